@@ -1,0 +1,248 @@
+"""What a wire format is: the `Backend` record, the registry, and the two operators that it makes possible.
+
+A new wire format is one folder with `chunks.py`, `request.py` and `transform.py` and one line in `_BUILT_IN`, or an
+entry point of group `rx_sampler.backends` in a package of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Final, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+from reactivex import Observable, abc
+
+from ..config import SamplerConfig
+from ..conversation import JsonObject, SamplingRequest
+from ..errors import SamplingError, SamplingErrorKind
+from ..events import SamplingEvent
+from ..scheduling import clock_of
+from ..stage import Machine, through
+from ..wire.error_bodies import clean_message, is_markup, read_error, refusal
+from ..wire.idle import Pulse
+from ..wire.sse import DEFAULT_MAX_FRAME_BYTES, UNFRAMED, SseFrame, SseParser
+from .assembly import DONE, Context, MalformedChunk, Transform
+from .lenient import MISSING, fitter, parse
+
+__all__ = ["Backend", "ChunkDecoder", "get_backend", "sampling_events", "typed_chunks"]
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend(Generic[C]):
+    """One wire format, from request to events.
+
+    `chunk` is the `TypedDict` of a stream's JSON objects, `encode`
+    makes a streaming request's body, `transform` the machine that reads chunks. `is_own_event` tells by the name of a
+    frame whether its data must be JSON. `unwrap` turns a whole JSON answer (from a server that ignored
+    `stream: true`) into chunks. `framing` cuts bytes into frames.
+    """
+
+    name: str
+    path: str
+    chunk: type[C]
+    encode: Callable[[SamplingRequest, SamplerConfig], JsonObject]
+    transform: Callable[[Context], Transform[C]]
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth_scheme: str = "bearer"
+    is_own_event: Callable[[str], bool] = lambda name: name == "message"
+    unwrap: Callable[[JsonObject], list[C]] = lambda document: [cast(Any, document)]
+    framing: Callable[[int], Machine[bytes, SseFrame]] = SseParser
+
+
+_BUILT_IN: Final = ("chat_completions", "responses", "messages")
+
+
+@cache
+def get_backend(name: str) -> Backend[Any]:
+    """The backend of that name: built in, or found by entry point. Raises ValueError, naming those there are."""
+    if name in _BUILT_IN:
+        return cast("Backend[Any]", import_module(f"rx_sampler.backends.{name}").BACKEND)
+    found = {point.name: point for point in entry_points(group="rx_sampler.backends")}
+    if name not in found:
+        raise ValueError(f"backend {name!r} is not known; known are {', '.join([*_BUILT_IN, *sorted(found)])}")
+    backend = found[name].load()
+    if not isinstance(backend, Backend):
+        raise ValueError(f"entry point {name!r} of group rx_sampler.backends is no Backend but {backend!r}")
+    return cast("Backend[Any]", backend)
+
+
+@cache
+def _roads(chunk: type[Any]) -> tuple[Callable[[bytes], Any], Callable[[object], object]]:
+    return TypeAdapter(chunk).validator.validate_json, fitter(chunk)
+
+
+class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
+    """Frames to chunks: `[DONE]`, errors inside the stream and malformed JSON are dealt with here, for all backends."""
+
+    def __init__(self, backend: Backend[C]) -> None:
+        self._backend = backend
+        self._validate, self._fit = _roads(backend.chunk)
+
+    def feed(self, item: SseFrame) -> tuple[C, ...] | list[C]:
+        event, data, _ = item
+        if data[:1] != b"{" or event == UNFRAMED:
+            data = data.strip()
+            if event == UNFRAMED:
+                return self._unframed(data)
+            if data == b"[DONE]":
+                return (DONE,)
+            if not data:
+                return ()
+        try:
+            chunk = self._validate(data)
+        except ValidationError:
+            chunk = self._second_road(event, data)
+            if chunk is None:
+                return ()
+            if isinstance(chunk, MalformedChunk):
+                return (cast(C, chunk),)
+        if event != "message" and not chunk.get("type"):
+            chunk["type"] = event  # only then: what the data says of itself wins
+        if chunk.get("error") or event == "error" or chunk.get("type") == "error" or chunk.get("base_resp"):
+            self._look_for_error(event, data)
+        return (chunk,)
+
+    def _second_road(self, event: str, data: bytes) -> Any | None:
+        try:
+            document = parse(data)
+        except ValueError as error:
+            if event == "error":
+                raise refusal(read_error(data)) from None
+            if not self._backend.is_own_event(event):
+                return None
+            return MalformedChunk(_malformed(data, error))
+        if isinstance(document, list) and (found := read_error(cast("list[object]", document))):
+            raise refusal(found)
+        if event == "error" and not isinstance(document, dict):
+            raise refusal(read_error(document))
+        chunk = self._fit(document)
+        return None if chunk is MISSING else chunk
+
+    def _look_for_error(self, event: str, data: bytes) -> None:
+        document = parse(data)
+        named = event == "error" or (isinstance(document, dict) and "type" in document and document["type"] == "error")
+        found = read_error(document)
+        if found is not None or named:
+            # The chunk itself still goes through: text and usage may ride on it.
+            self.done, self.error = True, refusal(found)
+
+    def _unframed(self, data: bytes) -> list[C]:
+        try:
+            document = parse(data)
+        except ValueError:
+            text = data[:4000].decode("utf-8", "replace")
+            if is_markup(text):
+                raise SamplingError.of(
+                    SamplingErrorKind.API, "the server answered with a page, not an event stream", code="not_a_stream"
+                ) from None
+            raise SamplingError.of(
+                SamplingErrorKind.HTTP, "the body ended inside a JSON answer", code="unterminated", is_retryable=True
+            ) from None
+        whole = cast("JsonObject", document) if isinstance(document, dict) else {}
+        if (whole.get("error") or not whole or not self._answers(whole)) and (found := read_error(document)):
+            raise refusal(found)
+        return [
+            cast(C, fitted)
+            for chunk in self._backend.unwrap(whole)
+            if (fitted := self._fit(chunk)) is not MISSING
+        ]
+
+    @staticmethod
+    def _answers(document: JsonObject) -> bool:
+        return any(document.get(name) for name in ("choices", "output", "content"))
+
+
+def _malformed(data: bytes, error: Exception) -> SamplingError:
+    start = data[:60].decode("utf-8", "replace")
+    return SamplingError.of(
+        SamplingErrorKind.SERIALIZATION,
+        clean_message(f"an event of the stream is not valid JSON ({error}): {start}"),
+        code="malformed_json",
+    )
+
+
+def typed_chunks(backend: str) -> Callable[[Observable[SseFrame]], Observable[Any]]:
+    """The JSON objects of a stream, as the `TypedDict` of the backend's `chunks.py`; `DONE` for `[DONE]`.
+
+    In: frames. Out: one chunk per frame that holds a JSON object; nothing for empty data, null, or foreign frames
+    that are no JSON; an empty `MalformedChunk` where a frame of the backend's own is none, which makes the stream fail
+    at its end (`serialization`), after all that could be read. Synchronous, cold as its source; dispose disposes it.
+    Errors: the source's; `SamplingError` by its own type, code or status for an error inside the stream. Raises ValueError at call time for an unknown backend.
+    """
+    wire_format = get_backend(backend)
+    return through(lambda: ChunkDecoder(wire_format))
+
+
+class _Offline(Machine[Any, SamplingEvent]):
+    """A transform outside of a request: it opens by itself, and its time is the subscriber's clock."""
+
+    def __init__(self, transform: Transform[Any], clock: Callable[[], float]) -> None:
+        self._transform = transform
+        self._clock = clock
+        self._opened = False
+        transform.pulse.content_at = transform.pulse.now
+
+    def feed(self, item: Any) -> list[SamplingEvent]:
+        events = self._open()
+        events += self._transform.feed(item)
+        self.done, self.error = self._transform.done, self._transform.error
+        return events
+
+    def finish(self) -> list[SamplingEvent]:
+        events = self._open()
+        try:
+            events += self._transform.finish()
+            self.error = self._transform.error
+        except SamplingError as error:  # the opening events are not lost
+            self.error = error
+        return events
+
+    def spill(self) -> list[SamplingEvent]:
+        return [*self._open(), *self._transform.spill()]
+
+    def fail(self, error: Exception) -> Exception:
+        return self._transform.fail(error)
+
+    def _open(self) -> list[SamplingEvent]:
+        self._transform.pulse.advance(self._clock())
+        if self._opened:
+            return []
+        self._opened = True
+        return self._transform.opening({})
+
+
+def sampling_events(
+    backend: str, *, request_id: str = "offline", attempt: int = 1, split_think_tags: bool = False
+) -> Callable[[Observable[Any]], Observable[SamplingEvent]]:
+    """The events of one attempt out of its chunks, as a request would give them.
+
+    In: what `typed_chunks` gives. Out: `StreamStarted`, content, and `Completed` where the wire announces the end
+    (emptiness is not judged here). Synchronous, cold as its source; dispose disposes it; stamps come from the
+    subscription's scheduler, or the wall clock. Errors: `SamplingError` with `.partial` and `.metrics`, which
+    `failures_as_events` makes a `Failed`. Raises ValueError at call time for an unknown backend.
+    """
+    wire_format = get_backend(backend)
+
+    def operator(source: Observable[Any]) -> Observable[SamplingEvent]:
+        def subscribe(
+            observer: abc.ObserverBase[SamplingEvent], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            clock = clock_of(scheduler)
+
+            def make() -> _Offline:
+                context = Context(
+                    request_id=request_id, attempt=attempt, pulse=Pulse(clock()), split_think_tags=split_think_tags
+                )
+                return _Offline(wire_format.transform(context), clock)
+
+            return through(make)(source).subscribe(observer, scheduler=scheduler)
+
+        return Observable(subscribe)
+
+    return operator

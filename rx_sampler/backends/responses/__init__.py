@@ -1,0 +1,37 @@
+"""OpenAI and xAI responses, and compatible servers."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ...conversation import JsonObject
+from ..base import Backend
+from .chunks import ResponsesChunk
+from .request import PATH, encode
+from .transform import ResponsesTransform
+
+__all__ = ["BACKEND"]
+
+
+def _is_own_event(name: str) -> bool:
+    return (name.startswith("response.") and name != "response.doom_loop_check") or name in ("message", "error")
+
+
+def _unwrap(document: JsonObject) -> list[ResponsesChunk]:
+    """A whole response as the two events that would have framed it."""
+    start = {name: document.get(name) for name in ("id", "model")}
+    return cast(
+        "list[ResponsesChunk]",
+        [{"type": "response.created", "response": start}, {"type": "response.completed", "response": document}],
+    )
+
+
+BACKEND: Backend[ResponsesChunk] = Backend(
+    name="responses",
+    path=PATH,
+    chunk=ResponsesChunk,
+    encode=encode,
+    transform=ResponsesTransform,
+    is_own_event=_is_own_event,
+    unwrap=_unwrap,
+)

@@ -1,0 +1,182 @@
+"""The output items of a response while they stream, and how events find theirs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...conversation import (
+    BackendToolCallItem,
+    JsonObject,
+    OpaqueItem,
+    ReasoningItem,
+    RefusalItem,
+    ResponseItem,
+    TextItem,
+)
+from ...events import REASONING, REFUSAL, TEXT
+from ..assembly import ToolSlot, as_object
+from .chunks import ResponsesChunk
+
+__all__ = ["Output", "OutputItem", "Part", "hosted_name"]
+
+_CLIENT_RUN: Final = frozenset({"function_call", "custom_tool_call", "apply_patch_call", "local_shell_call", "shell_call"})
+"""Call types whose work is the client's."""
+
+_XAI_SEARCH: Final = re.compile(r"x_\w*(search|fetch|thread)\w*", re.ASCII)
+
+
+def hosted_name(kind: str, item: JsonObject, declared_tools: frozenset[str]) -> str | None:
+    """The name of the server's own tool that an item is a call of; None if it is none.
+
+    xAI's searches on X come as custom tool calls named `x_*`; a tool of that name that the client declared is the
+    client's.
+    """
+    if kind == "custom_tool_call":
+        name = str(item.get("name") or "")
+        return "x_search" if _XAI_SEARCH.fullmatch(name) and name not in declared_tools else None
+    return kind.removesuffix("_call") if kind.endswith("_call") and kind not in _CLIENT_RUN else None
+
+
+@dataclass(slots=True)
+class Part:
+    """A stretch of text: an output text, a refusal, a summary part, a reasoning text."""
+
+    channel: str
+    sinks: dict[str, list[str]] = field(default_factory=lambda: {TEXT: [], REASONING: [], REFUSAL: []})
+    wire: list[str] = field(default_factory=list[str])
+    """The deltas as they came, before think tags or separators."""
+    wire_chars: int = 0
+    annotations: list[JsonObject] = field(default_factory=list[JsonObject])
+
+    @property
+    def said(self) -> str:
+        self.wire[:] = ["".join(self.wire)]
+        return self.wire[0]
+
+
+@dataclass(slots=True)
+class OutputItem:
+    """One item: the newest wire object of it, and what streamed."""
+
+    kind: str
+    order: int
+    index: int | None = None
+    wire: JsonObject = field(default_factory=dict[str, object])
+    parts: dict[tuple[str, int], Part] = field(default_factory=dict[tuple[str, int], Part])
+    slot: ToolSlot | None = None
+    hosted: str | None = None
+    call_id: str = ""
+    started: bool = False
+    completed: bool = False
+    signed: bool = False
+
+    def items(self, *, cut: bool) -> list[ResponseItem]:
+        """The item as items of a response, a message one per part."""
+        if self.slot is not None:
+            return [self.slot.call(cut=cut)]
+        if self.hosted is not None:
+            return [BackendToolCallItem(call_id=self.call_id, name=self.hosted, wire=(self.wire,) if self.wire else ())]
+        parts = [part for _, part in sorted(self.parts.items(), key=lambda entry: entry[0][1])]
+        if self.kind == "reasoning":
+            return self._reasoning(list(self.parts.values()))
+        if self.kind == "message":
+            return [item for part in parts for item in _message_items(part)]
+        return [OpaqueItem(wire=self.wire)] if self.wire else []
+
+    def _reasoning(self, parts: list[Part]) -> list[ResponseItem]:
+        encrypted = self.wire.get("encrypted_content")
+        text = "".join(piece for part in parts for piece in part.sinks[REASONING])
+        identity = self.wire.get("id")
+        if not text and not encrypted and not identity:
+            return []
+        return [
+            ReasoningItem(
+                text=text,
+                id=identity if isinstance(identity, str) else None,
+                summary=tuple(part.said for (name, _), part in self.parts.items() if name == "summary"),
+                content=tuple(part.said for (name, _), part in self.parts.items() if name == "content"),
+                encrypted_content=encrypted if isinstance(encrypted, str) else None,
+            )
+        ]
+
+
+def _message_items(part: Part) -> list[ResponseItem]:
+    reasoning, text, refusal = ("".join(part.sinks[channel]) for channel in (REASONING, TEXT, REFUSAL))
+    items: list[ResponseItem] = [ReasoningItem(text=reasoning)] if reasoning else []
+    if text or part.annotations:
+        items.append(TextItem(text=text, annotations=tuple(part.annotations)))
+    if refusal:
+        items.append(RefusalItem(text=refusal))
+    return items
+
+
+class Output:
+    """All items, found by output index, then item id, then call id, then by being the only candidate.
+
+    Some servers give every event another item id (GitHub Copilot), some no index (llama.cpp), some neither.
+    """
+
+    def __init__(self) -> None:
+        self.items: list[OutputItem] = []
+        self._by_index: dict[int, OutputItem] = {}
+        self._by_id: dict[str, OutputItem] = {}
+        self._newest: dict[str, OutputItem] = {}
+
+    def find(self, chunk: ResponsesChunk, kind: str) -> OutputItem | None:
+        """The item that an event about an item of `kind` means."""
+        index = chunk.get("output_index")
+        if index is not None:
+            return self._by_index.get(index)
+        for name in (chunk.get("item_id"), chunk.get("call_id")):
+            if name and (item := self._by_id.get(name)):
+                return item
+        return self._newest.get(kind)
+
+    def find_wire(self, wire: JsonObject, index: int | None) -> OutputItem | None:
+        """The item that a whole wire object is."""
+        if index is not None and (item := self._by_index.get(index)):
+            return item
+        for name in (wire.get("id"), wire.get("call_id")):
+            if isinstance(name, str) and (item := self._by_id.get(name)):
+                return item
+        return None
+
+    def open(self, kind: str, *, index: int | None, wire: JsonObject, item_id: str | None = None) -> OutputItem:
+        item = OutputItem(kind=kind, order=len(self.items), index=index, wire=wire)
+        self.items.append(item)
+        if index is not None:
+            self._by_index[index] = item
+        self.learn(item, wire, item_id)
+        self._newest[kind] = item
+        return item
+
+    def learn(self, item: OutputItem, wire: JsonObject, item_id: str | None = None) -> None:
+        """Remember the names that an item goes by."""
+        for name in (wire.get("id"), wire.get("call_id"), item_id):
+            if isinstance(name, str) and name:
+                self._by_id[name] = item
+
+    def in_order(self) -> list[OutputItem]:
+        """By output index where all have one, else in order of appearance."""
+        if all(item.index is not None for item in self.items):
+            return sorted(self.items, key=lambda item: (item.index or 0, item.order))
+        return self.items
+
+
+def wire_parts(wire: JsonObject) -> list[tuple[str, int, str, JsonObject]]:
+    """The text parts of a whole item: family (`content` or `summary`), index, text, part."""
+    found: list[tuple[str, int, str, JsonObject]] = []
+    for family in ("summary", "content"):
+        parts = wire.get(family)
+        if not isinstance(parts, list):
+            continue
+        entries: list[object] = parts  # pyright: ignore[reportUnknownVariableType]
+        for at, raw in enumerate(entries):
+            part = as_object(raw)
+            if part is None:
+                continue
+            text = part.get("refusal") if part.get("type") == "refusal" else part.get("text")
+            found.append((family, at, text if isinstance(text, str) else "", part))
+    return found

@@ -1,0 +1,166 @@
+"""What can go wrong with a request, and what a caller may do about it.
+
+An error has two forms. `SamplingError` is the rich one: an exception with its cause, raised by `collect()` and
+carried on Rx's error channel between stages. `SamplingErrorInfo` is the plain one inside a `Failed` event: frozen,
+serialisable, without secrets. Each leads to the other: `error.info`, `info.to_error()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from .conversation import SamplingResponse
+    from .metrics import LatencyMetrics
+
+__all__ = [
+    "EmptyResponseContext",
+    "ErrorStamp",
+    "SamplingError",
+    "SamplingErrorInfo",
+    "SamplingErrorKind",
+    "SentCredential",
+    "is_retryable_status",
+]
+
+SentCredential = Literal["sent", "missing", "unknown"]
+
+# 501 and 505 say that the server never will; 525 and 526 are broken TLS at the origin, which time does not mend.
+_FINAL_SERVER_STATUSES = frozenset({501, 505, 525, 526})
+_RETRYABLE_CLIENT_STATUSES = frozenset({408, 409, 429})
+
+
+def is_retryable_status(status: int) -> bool:
+    """Whether the same request may succeed later: 408, 409, 429 and every 5xx that is not final by its meaning."""
+    return status in _RETRYABLE_CLIENT_STATUSES or (status >= 500 and status not in _FINAL_SERVER_STATUSES)
+
+
+class SamplingErrorKind(StrEnum):
+    """The classes of failure. A context overflow is `api` with `is_context_overflow` set."""
+
+    AUTH = "auth"
+    """The credential was refused (401) or could not be used. 403 is `api`: the key is known, the act forbidden."""
+    HTTP = "http"
+    """The connection failed, broke or ended before the protocol said so. Never carries a status."""
+    API = "api"
+    """The server said no, by status or inside the stream."""
+    SERIALIZATION = "serialization"
+    """A frame that we should understand is not valid JSON or exceeds the frame limit."""
+    IDLE_TIMEOUT = "idle_timeout"
+    """No bytes, no content, or no end within the configured limit; `code` says which."""
+    RATE_LIMITED = "rate_limited"
+    """Status 429, or an in-stream error that means the same."""
+    EMPTY_RESPONSE = "empty_response"
+    """The stream ended well without text, tool calls or a refusal."""
+    MAX_TOKENS_TRUNCATION = "max_tokens_truncation"
+    """The output hit the token limit and `on_length="fail"` is configured."""
+    DOOM_LOOP_DETECTED = "doom_loop_detected"
+    """The server reported that the model repeats itself."""
+    CANCELLED = "cancelled"
+    """The caller cancelled a submitted request."""
+    INVALID_REQUEST = "invalid_request"
+    """The request or configuration cannot be sent; found before anything was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmptyResponseContext:
+    """What was in an answer that counts as empty."""
+
+    reason: Literal["reasoning_only", "no_visible_content"]
+    had_reasoning: bool
+    finish_reason: str | None = None
+    output_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    input_tokens: int | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingErrorInfo:
+    """A failure as data: what `Failed.error` holds and what JSON keeps of an error.
+
+    `message` is for people: one line, at most `MAX_MESSAGE_CHARS` of the server's own words, no markup, no terminal
+    escapes, no credentials. `status` is the HTTP status or the one that an in-stream error stands for. `code` is the
+    provider's machine-readable code, or its error type where it has no code.
+    """
+
+    kind: SamplingErrorKind
+    message: str
+    status: int | None = None
+    code: str | None = None
+    is_retryable: bool = False
+    is_context_overflow: bool = False
+    retry_after_s: float | None = None
+    should_retry: bool | None = None
+    model_metadata: Mapping[str, str | int] | None = None
+    empty_response_context: EmptyResponseContext | None = None
+    doom_loop_triggers: tuple[str, ...] = ()
+    doom_loop_aborted_at_chunk: int | None = None
+    credential: SentCredential = "unknown"
+    provider_request_id: str | None = None
+
+    def to_error(self) -> SamplingError:
+        """The exception this describes; its `__cause__` did not survive the trip."""
+        return SamplingError(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorStamp:
+    """Which attempt failed, and when; in the terms of an event."""
+
+    request_id: str
+    attempt: int
+    ts: float
+
+
+class SamplingError(Exception):
+    """A failed request: `info` says what happened, `partial` and `metrics` what there was until then.
+
+    `partial` is the `SamplingResponse` of what streamed before the failure, None if nothing did.
+    """
+
+    info: SamplingErrorInfo
+    partial: SamplingResponse | None
+    metrics: LatencyMetrics | None
+    where: ErrorStamp | None
+
+    def __init__(self, info: SamplingErrorInfo):
+        super().__init__(info)
+        self.info = info
+        self.partial = None
+        self.metrics = None
+        self.where = None
+
+    @classmethod
+    def of(
+        cls,
+        kind: SamplingErrorKind,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        is_retryable: bool = False,
+    ) -> SamplingError:
+        """Build an error from the fields that most failures need."""
+        return cls(SamplingErrorInfo(kind=kind, message=message, status=status, code=code, is_retryable=is_retryable))
+
+    @property
+    def kind(self) -> SamplingErrorKind:
+        return self.info.kind
+
+    def amend(self, **changes: object) -> SamplingError:
+        """Replace fields of `info` in place (the traceback and the cause stay) and return self."""
+        self.info = replace(self.info, **changes)  # type: ignore[arg-type]  # names are checked by replace itself
+        return self
+
+    def __str__(self) -> str:
+        info = self.info
+        status = f" {info.status}" if info.status is not None else ""
+        code = f" [{info.code}]" if info.code and info.code not in info.message else ""
+        return f"{info.kind.value}{status}{code}: {info.message}"
+
+    def __repr__(self) -> str:
+        return f"SamplingError({str(self)!r})"

@@ -1,0 +1,132 @@
+"""The HTTP request that a sampling request becomes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from .backends.base import Backend
+from .backends.encoding import body_bytes
+from .config import SamplerConfig
+from .conversation import SamplingRequest
+from .errors import SamplingError, SamplingErrorKind
+from .wire.doom_loop import CHECK_HEADER
+from .wire.http import HttpRequest
+
+__all__ = ["endpoint_url", "http_request", "redacted"]
+
+try:
+    _VERSION: Final = version("rx-sampler")
+except PackageNotFoundError:  # a source tree that was never installed
+    _VERSION = "0"
+
+# RFC 9110 section 5.6.2 (token) and 5.5 (field values, without control characters)
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_BAD_IN_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]|[^\x00-\xff]")
+
+_SHORTEST_SECRET: Final = 6
+"""Shorter "keys" are placeholders for servers that need none; blotting them out would blot out words."""
+
+
+async def http_request(backend: Backend[Any], request: SamplingRequest, config: SamplerConfig) -> HttpRequest:
+    """Encode `request` for `backend` and put URL, headers and credential to it.
+
+    Raises `SamplingError`: `invalid_request` for what cannot be sent, `auth` for a key that no header can carry.
+    Nothing was sent when it raises.
+    """
+    body = body_bytes(backend.encode(request, config))
+    credential = await _credential(config)
+    headers = {
+        "content-type": "application/json",
+        "accept": "text/event-stream",
+        # A compressed stream arrives in the compressor's pieces, and a cached one is not ours.
+        "accept-encoding": "identity",
+        "cache-control": "no-cache",
+        "user-agent": f"rx-sampler/{_VERSION}",
+    }
+    headers |= _lower(backend.headers)
+    if credential:
+        scheme = config.auth_scheme or backend.auth_scheme
+        headers["x-api-key" if scheme == "x_api_key" else "authorization"] = (
+            credential if scheme == "x_api_key" else f"Bearer {credential}"
+        )
+    if config.doom_loop is not None and backend.name == "responses":
+        headers[CHECK_HEADER] = str(config.doom_loop.window_tokens)
+    from_environment = {
+        name: value for name, variable in config.env_http_headers.items() if (value := os.environ.get(variable, "").strip())
+    }
+    for source, given in (
+        ("extra_headers", config.extra_headers),
+        ("env_http_headers", from_environment),
+        ("extra_headers of the request", request.extra_headers),
+    ):
+        _check_headers(source, given)
+        headers |= _lower(given)
+    if config.header_injector is not None:
+        config.header_injector(headers)
+    secrets = [credential or "", *config.extra_headers.values(), *from_environment.values(), *request.extra_headers.values()]
+    secrets += [value for _, value in parse_qsl(urlsplit(config.base_url).query)]
+    secrets += config.query_params.values()
+    return HttpRequest(
+        url=endpoint_url(config.base_url, backend.path, config.query_params),
+        headers=headers,
+        body=body,
+        secrets=tuple(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET),
+        has_credential=bool({"authorization", "x-api-key"} & headers.keys()),
+    )
+
+
+def endpoint_url(base_url: str, path: str, query_params: Mapping[str, str]) -> str:
+    """`path` behind the base URL's own path, its query kept except where `query_params` override it."""
+    parts = urlsplit(base_url)
+    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query_params]
+    query = urlencode([*kept, *query_params.items()])
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, query, ""))
+
+
+def redacted(message: str, secrets: tuple[str, ...]) -> str:
+    """`message` without the credentials that servers like to quote."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        message = message.replace(secret, "***")
+    return message
+
+
+async def _credential(config: SamplerConfig) -> str | None:
+    if config.bearer_resolver is None:
+        credential = config.api_key.get_secret_value() if config.api_key is not None else None
+    else:
+        try:
+            answer = config.bearer_resolver()
+            credential = await answer if inspect.isawaitable(answer) else answer
+        except SamplingError:
+            raise
+        except Exception as error:
+            raise SamplingError.of(
+                SamplingErrorKind.AUTH, f"bearer_resolver raised {type(error).__name__}", code="bearer_resolver"
+            ) from error
+    if credential and _BAD_IN_VALUE.search(credential):
+        raise SamplingError.of(
+            SamplingErrorKind.AUTH, "the API key has characters that no header can carry (a line end, perhaps)"
+        )
+    return credential or None
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _check_headers(source: str, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise SamplingError.of(
+                SamplingErrorKind.INVALID_REQUEST, f"{source}: {name!r} is not a header name (letters, digits and -)"
+            )
+        if _BAD_IN_VALUE.search(value):
+            raise SamplingError.of(
+                SamplingErrorKind.INVALID_REQUEST, f"{source}: the value of {name!r} has characters that no header can carry"
+            )

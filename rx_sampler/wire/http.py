@@ -1,0 +1,337 @@
+"""The one module that touches the network: an HTTP POST as a cold observable.
+
+Everything that can go wrong below the status line becomes `SamplingError(http)` here; nothing above this module sees
+an aiohttp exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from ..errors import SamplingError, SamplingErrorKind
+from .inflate import inflater_for
+
+__all__ = ["Connected", "HttpRequest", "HttpTransport", "Prepare", "ResponseHead", "Transport", "Wire"]
+
+_log = logging.getLogger("rx_sampler")
+
+DRAIN_S: Final = 0.1
+"""After the logical end: how long the connection may take to end its body and so become reusable."""
+
+_MAX_HEADER_BYTES: Final = 64 * 1024
+"""Gateways send cookies and policies that aiohttp's 8,190 bytes do not hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpRequest:
+    """A POST, ready to send."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    body: bytes = field(repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What must not be told: credentials, wherever they stand in the request."""
+    has_credential: bool = False
+
+    @property
+    def host(self) -> str:
+        """Host and port, for messages: the URL itself may hold a key in its query."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A connection stands; the request is being sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseHead:
+    """Status and headers; names are looked up in any case."""
+
+    status: int
+    headers: Mapping[str, str] = field(repr=False)
+    host: str = ""
+
+    @property
+    def accepted(self) -> bool:
+        return 200 <= self.status < 300
+
+
+Prepare = Callable[[], Awaitable[HttpRequest]]
+"""Makes the request at the moment it is sent: credentials may have to be asked for."""
+
+Wire = Connected | ResponseHead | bytes
+"""What an exchange emits: `Connected`, `ResponseHead`, then the body's reads."""
+
+
+class Transport(Protocol):
+    """Where requests go: the network, or a script under virtual time."""
+
+    def post(self, prepare: Prepare, is_over: Callable[[], bool] = ...) -> Observable[Wire]: ...
+
+    def open(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+class HttpTransport:
+    """Connections to servers, pooled while the transport is open.
+
+    Between `open()` and `aclose()` connections are kept for reuse. Outside, each exchange has a connection of its
+    own that closes with it, so that a transport that nobody closes leaves nothing behind, and one that is used under
+    several event loops in turn (notebooks, `asyncio.run` twice) never touches a dead one.
+    """
+
+    def __init__(self, *, trust_env: bool = False) -> None:
+        self._trust_env = trust_env
+        self._pooled: aiohttp.ClientSession | None = None
+        self._pool_loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        """Keep connections of the running loop from now on."""
+        self._pooled = self._new_session()
+        self._pool_loop = asyncio.get_running_loop()
+
+    async def aclose(self) -> None:
+        """Close the pool and what still drains; running exchanges are cancelled."""
+        pooled, self._pooled = self._pooled, None
+        tasks = [task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if pooled is not None:
+            await pooled.close()
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+
+        async def connected(_session: object, context: SimpleNamespace, _params: object) -> None:
+            context.trace_request_ctx()
+
+        trace.on_connection_create_end.append(connected)
+        trace.on_connection_reuseconn.append(connected)
+        return aiohttp.ClientSession(
+            # No limit here: a queue inside the connector would hide as a slow server.
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=self._trust_env,
+            max_line_size=_MAX_HEADER_BYTES,
+            max_field_size=_MAX_HEADER_BYTES,
+            trace_configs=[trace],
+        )
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
+        pooled = self._pooled
+        if pooled is not None and not pooled.closed and self._pool_loop is asyncio.get_running_loop():
+            yield pooled
+            return
+        async with self._new_session() as own:
+            yield own
+
+    def post(self, prepare: Prepare, is_over: Callable[[], bool] = lambda: False) -> Observable[Wire]:
+        """Send what `prepare` gives, once per subscription: `Connected`, then `ResponseHead`, then the body as read.
+
+        Completes at a clean end of the body. Cold; runs as a task of the running loop, which must be the
+        subscriber's. Redirects are not followed (a key would travel, a POST become a GET): they come out as heads.
+        Dispose closes the socket at once, in whatever phase; where `is_over` says that the answer had come to its
+        logical end, the body gets `DRAIN_S` to end too, so that the connection can be used again. Errors by
+        `on_error`: `SamplingError` of kind `http` or `invalid_request`, `cancelled` when the transport is closed, and
+        what `prepare` raises.
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[Wire], _scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            exchange = _Exchange(prepare, observer, is_over)
+            task = asyncio.get_running_loop().create_task(exchange.run(self._session), name="rx_sampler exchange")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(_report)
+            return Disposable(lambda: exchange.stop(task))
+
+        return Observable(subscribe)
+
+
+class _Exchange:
+    """One request and its response, owned by one task."""
+
+    def __init__(
+        self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool]
+    ) -> None:
+        self._prepare = prepare
+        self._host = ""
+        self._observer = observer
+        self._is_over = is_over
+        self._response: aiohttp.ClientResponse | None = None
+        self._stopped = False
+        self._drains = False
+
+    def stop(self, task: asyncio.Task[None]) -> None:
+        """Dispose, from any thread."""
+        if self._stopped:
+            return
+        self._stopped = True
+        loop = task.get_loop()
+        if _running_loop() is loop:
+            self._abort(task)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed, and all of its sockets with it
+                loop.call_soon_threadsafe(self._abort, task)
+
+    def _abort(self, task: asyncio.Task[None]) -> None:
+        if self._is_over() and task is asyncio.current_task():
+            self._drains = True  # we are inside on_next: _read goes on from there
+            return
+        if self._response is not None:
+            self._response.close()
+        task.cancel()
+
+    async def run(self, session_of: Callable[[], contextlib.AbstractAsyncContextManager[aiohttp.ClientSession]]) -> None:
+        try:
+            async with session_of() as session:
+                await self._exchange(session)
+        except asyncio.CancelledError:
+            if not self._stopped:
+                self._stopped = True
+                self._observer.on_error(SamplingError.of(SamplingErrorKind.CANCELLED, "the sampler was closed"))
+            raise
+        except SamplingError as error:
+            failure = error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            failure = _translated(error, self._host)
+        else:
+            if not self._stopped:
+                self._stopped = True
+                self._observer.on_completed()
+            return
+        if not self._stopped:
+            self._stopped = True
+            self._observer.on_error(failure)
+
+    async def _exchange(self, session: aiohttp.ClientSession) -> None:
+        request = await self._prepare()
+        self._host = request.host
+
+        def connected() -> None:
+            if not self._stopped:
+                self._observer.on_next(Connected())
+
+        response = await session.post(
+            request.url,
+            data=request.body,
+            headers=request.headers,
+            allow_redirects=False,
+            trace_request_ctx=connected,
+        )
+        self._response = response
+        try:
+            if not self._stopped:
+                self._observer.on_next(ResponseHead(status=response.status, headers=response.headers, host=request.host))
+            await self._read(response)
+        finally:
+            # Closes the socket unless the body ended, in which case the connection is back in the pool already.
+            response.close()
+
+    async def _read(self, response: aiohttp.ClientResponse) -> None:
+        content = response.content
+        inflater = inflater_for(response.headers.get("content-encoding", ""))
+        read = content.readany
+        while not self._stopped:
+            try:
+                data = await read()
+            except aiohttp.ClientError:
+                # What had arrived before the break is whole frames that the reader has not seen.
+                self._emit_all(inflater, _left_in(content))
+                raise
+            if not data:
+                return
+            if inflater is None:
+                self._observer.on_next(data)
+            else:
+                self._emit_all(inflater, data)
+        if self._drains:
+            with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+                async with asyncio.timeout(DRAIN_S):
+                    while not content.at_eof():
+                        await content.readany()
+
+    def _emit_all(self, inflater: Any, data: bytes) -> None:
+        for piece in [data] if inflater is None else inflater.feed(data):
+            if piece and not self._stopped:
+                self._observer.on_next(piece)
+
+
+def _left_in(content: aiohttp.StreamReader) -> bytes:
+    # readany() raises the stream's exception before it hands out what is buffered, and there is no public way past it.
+    try:
+        return content._read_nowait(-1)  # pyright: ignore[reportPrivateUsage]
+    except (AttributeError, AssertionError):
+        return b""
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    # Only a bug, or an observer that raised where nobody guards it, ends the task in an exception.
+    if not task.cancelled() and (error := task.exception()) is not None:
+        task.get_loop().call_exception_handler({"message": "an exchange failed", "exception": error, "task": task})
+
+
+def _translated(error: Exception, host: str) -> SamplingError:
+    """Our error for what aiohttp and the socket raise; the words are ours, since theirs may quote the URL."""
+    retryable = True
+    if isinstance(error, aiohttp.InvalidURL):
+        return _because(SamplingErrorKind.INVALID_REQUEST, "the URL of the request is not valid", error)
+    if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
+        message, retryable = f"the TLS connection to {host} failed: {_reason(error)}", False
+    elif isinstance(error, aiohttp.ClientConnectorDNSError):
+        message = f"the host name of {host} cannot be resolved"
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        message = f"cannot connect to {host}: {_reason(error)}"
+    elif isinstance(error, aiohttp.ServerDisconnectedError):
+        message = f"{host} closed the connection without an answer"
+    elif isinstance(error, aiohttp.ClientPayloadError):
+        message = f"the connection to {host} broke before the body ended"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        message = f"{host} answered something that is not HTTP: {' '.join(error.message.split())[:200]}"
+    elif isinstance(error, ValueError):
+        return _because(SamplingErrorKind.INVALID_REQUEST, "the request cannot be sent: a header is not valid", error)
+    else:
+        message = f"the connection to {host} broke: {_reason(error)}"
+    return _because(SamplingErrorKind.HTTP, message, error, retryable)
+
+
+def _because(
+    kind: SamplingErrorKind, message: str, cause: Exception, is_retryable: bool = False
+) -> SamplingError:
+    error = SamplingError.of(kind, message, is_retryable=is_retryable)
+    error.__cause__ = cause
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    inner = getattr(error, "os_error", error)
+    text = getattr(inner, "strerror", None) or getattr(inner, "reason", None) or type(inner).__name__
+    return str(text)[:200]

@@ -1,0 +1,222 @@
+"""Bytes to event-stream frames, by the WHATWG text.
+
+Source: HTML standard, section 9.2.6 "Interpreting an event stream"
+(https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation). Three departures, each
+for servers that exist:
+
+* At a clean end of the stream an event without its closing blank line is dispatched if its data is complete JSON or
+  `[DONE]`; the standard discards it.
+* A field `error` whose value is a JSON object, in an event without data, is dispatched as an event of that name; the
+  standard ignores unknown fields.
+* A body that is no event stream at all (a JSON answer or error, an HTML page) is dispatched whole at its end as one
+  frame named `UNFRAMED`, so that a later stage can say what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from pydantic_core import from_json
+from reactivex import Observable
+
+from ..errors import SamplingError, SamplingErrorKind
+from ..stage import Machine, through
+
+__all__ = ["DEFAULT_MAX_FRAME_BYTES", "UNFRAMED", "SseFrame", "SseParser", "sse_frames"]
+
+DEFAULT_MAX_FRAME_BYTES: Final = 64 * 2**20
+"""Images and reasoning traces come as single events of several MiB; what is larger is an attack or a fault."""
+
+UNFRAMED: Final = "unframed"
+
+_BOM: Final = b"\xef\xbb\xbf"
+_DONE: Final = b"[DONE]"
+
+
+class SseFrame(NamedTuple):
+    """One dispatched event: `data` is its data lines joined with LF, undecoded."""
+
+    event: str
+    data: bytes
+    id: str
+
+
+class SseParser(Machine[bytes, SseFrame]):
+    """The parser as a machine. Linear in bytes however they are cut; holds one event, at most `max_frame_bytes`."""
+
+    def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
+        self._max = max_frame_bytes
+        self._line: list[bytes] = []  # pieces of the line that has no end yet: joined once, or it would be quadratic
+        self._data: list[bytes] = []  # data lines of the open event
+        self._held = 0  # bytes in _line and _data
+        self._open = False  # inside an event: some line came since the last blank one
+        self._event = ""
+        self._id = ""
+        self._error_value = b""
+        self._after_cr = False  # the last byte was CR, which ended a line: a LF that follows belongs to it
+        self._head: bytes | None = b""  # the first bytes, while a byte order mark may still be incomplete
+        self._sniffing = True  # no byte but white space came yet
+        self._unframed: list[bytes] | None = None  # a body that does not look like an event stream, kept whole
+        self._unframed_bytes = 0
+
+    def feed(self, item: bytes) -> list[SseFrame]:
+        frames: list[SseFrame] = []
+        try:
+            self._read(item, frames)
+        except SamplingError as error:  # too large: what was whole before it still counts
+            self.done, self.error = True, error
+        return frames
+
+    def _read(self, data: bytes, frames: list[SseFrame]) -> None:
+        if self._sniffing:
+            data = self._start(data)
+        if not data:
+            return
+        if self._unframed is not None:
+            self._keep_unframed(self._unframed, data)
+        if self._after_cr:
+            self._after_cr = False
+            if data[0] == 10:
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if self._line:
+            if b"\n" not in data:
+                self._hold_line(data)
+                return
+            self._held -= sum(map(len, self._line))
+            self._line.append(data)
+            data = b"".join(self._line)
+            self._line.clear()
+        start = 0
+        while self._open and (end := data.find(b"\n", start)) >= 0:
+            self._take_line(data[start:end], frames)
+            start = end + 1
+        if start:
+            data = data[start:]
+        if not self._open:
+            # The road of nearly all bytes: whole events, each one data line, perhaps with a name before it.
+            *blocks, data = data.split(b"\n\n")
+            for block in blocks:
+                if block[:6] == b"data: " and b"\n" not in block:
+                    frames.append(SseFrame("message", block[6:], self._id))
+                else:
+                    for line in block.split(b"\n"):
+                        self._take_line(line, frames)
+                    self._take_line(b"", frames)
+        if data:
+            *lines, rest = data.split(b"\n")
+            for line in lines:
+                self._take_line(line, frames)
+            if rest:
+                self._hold_line(rest)
+        if frames:
+            self._unframed = None
+
+    def finish(self) -> list[SseFrame]:
+        frames: list[SseFrame] = []
+        if self._head:  # fewer bytes than a byte order mark has: no line can be in them
+            self._line.append(self._head)
+        if self._line:
+            self._take_line(b"".join(self._line), frames)
+        if self._data and (whole := b"\n".join(self._data)) and (whole.strip() == _DONE or _is_json(whole)):
+            self._dispatch(frames)
+        elif not self._data:
+            self._dispatch(frames)  # an `error` field without its blank line
+        if self._unframed and not frames:
+            frames.append(SseFrame(UNFRAMED, b"".join(self._unframed), ""))
+        return frames
+
+    def _start(self, data: bytes) -> bytes:
+        # "The UTF-8 decode algorithm strips one leading UTF-8 Byte Order Mark", which a read may cut.
+        if self._head is not None:
+            data = self._head + data
+            if len(data) < len(_BOM) and _BOM.startswith(data):
+                self._head = data
+                return b""
+            self._head = None
+            if data.startswith(_BOM):
+                data = data[len(_BOM) :]
+        if text := data.lstrip():
+            self._sniffing = False
+            if text[0] in b"{[<":
+                self._unframed = []
+        return data
+
+    def _keep_unframed(self, kept: list[bytes], data: bytes) -> None:
+        kept.append(data)
+        self._unframed_bytes += len(data)
+        self._check(self._unframed_bytes)
+
+    def _hold_line(self, piece: bytes) -> None:
+        self._line.append(piece)
+        self._grow(len(piece))
+
+    def _grow(self, size: int) -> None:
+        self._held += size
+        self._check(self._held)
+
+    def _check(self, size: int) -> None:
+        if size > self._max:
+            raise SamplingError.of(
+                SamplingErrorKind.SERIALIZATION,
+                f"an event of the stream is larger than max_frame_bytes={self._max}",
+                code="frame_too_large",
+            )
+
+    def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
+        if not line:
+            self._dispatch(frames)
+            return
+        self._open = True
+        name, colon, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if name == b"data":
+            self._data.append(value)
+            self._grow(len(value) + 1)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+        elif name == b"error" and colon and value.lstrip()[:1] == b"{":
+            self._error_value = value
+        # Comments, `retry` (our own backoff rules) and unknown fields: nothing.
+
+    def _dispatch(self, frames: list[SseFrame]) -> None:
+        if self._data:
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            frames.append(SseFrame(self._event or "message", data, self._id))
+            self._data.clear()
+        elif self._error_value:
+            frames.append(SseFrame("error", self._error_value, self._id))
+        self._held = 0
+        self._open = False
+        self._event = ""
+        self._error_value = b""
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        from_json(data)
+    except ValueError:
+        return False
+    return True
+
+
+def sse_frames(
+    max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
+) -> Callable[[Observable[bytes]], Observable[SseFrame]]:
+    """Event-stream frames out of reads of any size.
+
+    In: bytes as they arrive. Out: one `SseFrame` per event that has data; none for comments. Frames do not depend on
+    where the reads were cut. Synchronous with the source, cold as it is; dispose disposes it. Errors: the source's;
+    `SamplingError(serialization)` for an event larger than `max_frame_bytes`. Memory: one event.
+
+        -"data: a\\n"--"\\ndata: b\\n\\nda"--"ta: c\\n\\n"-|
+        --------------(ab)-------------------c-----------|
+    """
+    return through(lambda: SseParser(max_frame_bytes))
