@@ -1,7 +1,7 @@
 """Model answers as observables: any provider's stream becomes one vocabulary of `SamplingEvent`s.
 
-    async with Sampler(SamplerConfig(base_url="http://127.0.0.1:8080/v1", model="m")) as sampler:
-        sampler.stream("Why is the sky blue?").subscribe(print)
+async with Sampler(SamplerConfig(base_url="http://127.0.0.1:8080/v1", model="m")) as sampler:
+    sampler.stream("Why is the sky blue?").subscribe(print)
 """
 
 from .backends.base import Backend, get_backend, sampling_events, typed_chunks

@@ -21,7 +21,7 @@ from .errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, Samp
 from .events import SamplingEvent
 from .outgoing import http_request, redacted
 from .scheduling import clock_of
-from .stage import Machine, through
+from .stage import Chain, Machine, through
 from .wire.error_bodies import read_error, refusal
 from .wire.headers import head_facts, retry_after_s, should_retry
 from .wire.http import Connected, HttpRequest, ResponseHead, Transport, Wire
@@ -85,10 +85,7 @@ def attempt(
             transport.post(prepare, lambda: transform.done and transform.error is None)
             .pipe(
                 watched(pulse, _limits(config)),
-                through(lambda: gate),
-                through(lambda: backend.framing(config.max_frame_bytes)),
-                through(lambda: ChunkDecoder(backend)),
-                through(lambda: transform),
+                through(lambda: Chain(gate, backend.framing(config.max_frame_bytes), ChunkDecoder(backend), transform)),
             )
             .subscribe(observer.on_next, failed, observer.on_completed, scheduler=scheduler)
         )
@@ -101,7 +98,7 @@ class _Gate(Machine[Wire, bytes]):
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.opened: Callable[[ResponseHead], None] = lambda head: None
+        self.opened: Callable[[ResponseHead], None] = lambda _head: None
         self.head: ResponseHead | None = None
         self._accepted = False
         self._refusal = bytearray()
@@ -116,29 +113,29 @@ class _Gate(Machine[Wire, bytes]):
                 self.opened(item)
             elif 300 <= item.status < 400:
                 self.done, self.error = True, _redirected(item)
-        elif not isinstance(item, Connected):
+        elif not isinstance(item, Connected) and self.head is not None:
             self._refusal += item
             if len(self._refusal) >= MAX_ERROR_BODY_BYTES:
                 del self._refusal[MAX_ERROR_BODY_BYTES:]
-                self.done, self.error = True, self._refused()
+                self.done, self.error = True, self._refused(self.head)
         return ()
 
     def finish(self) -> tuple[bytes, ...]:
         if self.head is not None and not self._accepted:
-            raise self._refused()
+            raise self._refused(self.head)
         return ()
 
     def fail(self, error: Exception) -> Exception:
         # A refusal whose body breaks off is a refusal still.
-        return self._refused() if self.head is not None and not self._accepted and self.error is None else error
+        if self.head is None or self._accepted or self.error is not None:
+            return error
+        return self._refused(self.head)
 
-    def _refused(self) -> SamplingError:
-        assert self.head is not None
-        headers = self.head.headers
-        body = bytes(self._refusal)
+    def _refused(self, head: ResponseHead) -> SamplingError:
+        headers = head.headers
         return refusal(
-            read_error(body),
-            status=self.head.status,
+            read_error(bytes(self._refusal)),
+            status=head.status,
             retry_after_s=retry_after_s(headers, self._clock()),
             should_retry=should_retry(headers),
         )
@@ -164,7 +161,9 @@ def _explained(
     if head is not None:
         facts = head_facts(head.headers, clock())
         model_metadata = {
-            name: value for name, value in facts.items() if isinstance(value, int | str) and name != "provider_request_id"
+            name: value
+            for name, value in facts.items()
+            if isinstance(value, int | str) and name != "provider_request_id"
         }
         error.amend(
             provider_request_id=info.provider_request_id or facts.get("provider_request_id"),

@@ -14,7 +14,7 @@ from .providers import preset_fields
 
 __all__ = ["DoomLoopPolicy", "RetryPolicy", "SamplerConfig"]
 
-BearerResolver = Callable[[], str | None | Awaitable[str | None]]
+BearerResolver = Callable[[], str | Awaitable[str | None] | None]
 HeaderInjector = Callable[[dict[str, str]], None]
 
 
@@ -132,7 +132,11 @@ class SamplerConfig(_Frozen):
     def __repr__(self) -> str:
         parts = urlsplit(self.base_url)
         host = parts.netloc.rpartition("@")[2]  # user:password@ stays out, the query may hold a key
-        url = urlunsplit((parts.scheme, host, parts.path, "...", "")) if parts.query else f"{parts.scheme}://{host}{parts.path}"
+        url = (
+            urlunsplit((parts.scheme, host, parts.path, "...", ""))
+            if parts.query
+            else f"{parts.scheme}://{host}{parts.path}"
+        )
         key = "" if self.api_key is None else ", api_key=***"
         return f"SamplerConfig(backend={self.backend!r}, base_url={url!r}, model={self.model!r}{key})"
 

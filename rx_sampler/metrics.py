@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 __all__ = ["LatencyMetrics", "measure"]
@@ -53,7 +54,7 @@ def measure(
     if started_at is None:
         return LatencyMetrics(attempts=attempts)
     first = stamps[0] if stamps else None
-    gaps = sorted((later - earlier) * 1e3 for earlier, later in zip(stamps, stamps[1:], strict=False))
+    gaps = sorted((later - earlier) * 1e3 for earlier, later in pairwise(stamps))
     n = len(gaps)
     decode_s = ended_at - first if first is not None else 0.0
 

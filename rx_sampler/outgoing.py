@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -19,11 +20,6 @@ from .wire.doom_loop import CHECK_HEADER
 from .wire.http import HttpRequest
 
 __all__ = ["endpoint_url", "http_request", "redacted"]
-
-try:
-    _VERSION: Final = version("rx-sampler")
-except PackageNotFoundError:  # a source tree that was never installed
-    _VERSION = "0"
 
 # RFC 9110 section 5.6.2 (token) and 5.5 (field values, without control characters)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -47,7 +43,7 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         # A compressed stream arrives in the compressor's pieces, and a cached one is not ours.
         "accept-encoding": "identity",
         "cache-control": "no-cache",
-        "user-agent": f"rx-sampler/{_VERSION}",
+        "user-agent": f"rx-sampler/{_version()}",
     }
     headers |= _lower(backend.headers)
     if credential:
@@ -58,7 +54,9 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
     if config.doom_loop is not None and backend.name == "responses":
         headers[CHECK_HEADER] = str(config.doom_loop.window_tokens)
     from_environment = {
-        name: value for name, variable in config.env_http_headers.items() if (value := os.environ.get(variable, "").strip())
+        name: value
+        for name, variable in config.env_http_headers.items()
+        if (value := os.environ.get(variable, "").strip())
     }
     for source, given in (
         ("extra_headers", config.extra_headers),
@@ -69,7 +67,12 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         headers |= _lower(given)
     if config.header_injector is not None:
         config.header_injector(headers)
-    secrets = [credential or "", *config.extra_headers.values(), *from_environment.values(), *request.extra_headers.values()]
+    secrets = [
+        credential or "",
+        *config.extra_headers.values(),
+        *from_environment.values(),
+        *request.extra_headers.values(),
+    ]
     secrets += [value for _, value in parse_qsl(urlsplit(config.base_url).query)]
     secrets += config.query_params.values()
     return HttpRequest(
@@ -94,6 +97,14 @@ def redacted(message: str, secrets: tuple[str, ...]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         message = message.replace(secret, "***")
     return message
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("rx-sampler")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "0"
 
 
 async def _credential(config: SamplerConfig) -> str | None:
@@ -128,5 +139,6 @@ def _check_headers(source: str, headers: Mapping[str, str]) -> None:
             )
         if _BAD_IN_VALUE.search(value):
             raise SamplingError.of(
-                SamplingErrorKind.INVALID_REQUEST, f"{source}: the value of {name!r} has characters that no header can carry"
+                SamplingErrorKind.INVALID_REQUEST,
+                f"{source}: the value of {name!r} has characters that no header can carry",
             )

@@ -97,7 +97,7 @@ class Sampler:
 
     async def collect(self, question: Question) -> SamplingResult:
         """The whole answer. Raises `SamplingError` if the request fails; cancelling the awaiting task cancels it."""
-        done: asyncio.Future[SamplingEvent] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Completed | Failed] = asyncio.get_running_loop().create_future()
         kinds: Counter[str] = Counter()
 
         def on_next(event: SamplingEvent) -> None:
@@ -116,7 +116,6 @@ class Sampler:
             subscription.dispose()
         if isinstance(end, Failed):
             raise end.to_error()
-        assert isinstance(end, Completed)
         return SamplingResult(
             request_id=end.request_id, response=end.response, metrics=end.metrics, events_summary=dict(kinds)
         )

@@ -7,12 +7,12 @@ where stages meet Rx's subscribe protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import SingleAssignmentDisposable
 
-__all__ = ["Machine", "through"]
+__all__ = ["Chain", "Machine", "through"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -46,6 +46,81 @@ class Machine(Generic[A, B]):
         return error
 
 
+class Chain(Machine[Any, Any]):
+    """Stages one after another as one machine: the same items as one `through` per stage, at one hop of Rx.
+
+    What a stage raises or ends in passes through the stages behind it only, as an error of a source would.
+    """
+
+    def __init__(self, *stages: Machine[Any, Any]) -> None:
+        self._stages = stages
+        self._failed_at = 0
+
+    def feed(self, item: Any) -> Iterable[Any]:
+        return self._run(0, (item,))
+
+    def finish(self) -> Iterable[Any]:
+        return self._finish_from(0)
+
+    def spill(self) -> Iterable[Any]:
+        out: list[Any] = []
+        for at in range(self._failed_at, len(self._stages)):
+            out += self._run(at + 1, self._stages[at].spill())
+        return out
+
+    def fail(self, error: Exception) -> Exception:
+        for stage in self._stages[self._failed_at :]:
+            error = stage.fail(error)
+        return error
+
+    def _run(self, at: int, items: Iterable[Any]) -> Iterable[Any]:
+        """What the stages from `at` on make of `items`."""
+        for stage in self._stages[at:]:
+            feed = stage.feed
+            out: list[Any] = []
+            for item in items:
+                try:
+                    out += feed(item)
+                except Exception as error:
+                    stage.done, stage.error = True, error
+                if stage.done:
+                    return self._close(self._stages.index(stage), out)
+            if not out:
+                return out
+            items = out
+        return items
+
+    def _close(self, at: int, last: list[Any]) -> list[Any]:
+        """The stage at `at` has ended: the ones behind it take its last items, then its end or its error."""
+        out = list(self._run(at + 1, last))
+        error = self._stages[at].error
+        if not self.done and error is None:
+            out += self._finish_from(at + 1)
+        self._end(at, error)
+        return out
+
+    def _finish_from(self, at: int) -> list[Any]:
+        out: list[Any] = []
+        for at_stage in range(at, len(self._stages)):
+            stage = self._stages[at_stage]
+            try:
+                last = stage.finish()
+            except Exception as error:
+                stage.error = error
+                last = ()
+            out += self._run(at_stage + 1, last)
+            if self.done:
+                break
+            if stage.error is not None:
+                self._end(at_stage, stage.error)
+                break
+        return out
+
+    def _end(self, at: int, error: Exception | None) -> None:
+        if not self.done:
+            self.done, self.error, self._failed_at = True, error, at
+
+
 def through(make: Callable[[], Machine[A, B]]) -> Callable[[Observable[A]], Observable[B]]:
     """An operator that runs a fresh machine per subscription.
 
@@ -55,9 +130,7 @@ def through(make: Callable[[], Machine[A, B]]) -> Callable[[Observable[A]], Obse
     """
 
     def operator(source: Observable[A]) -> Observable[B]:
-        def subscribe(
-            observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             machine = make()
             feed = machine.feed
             push = observer.on_next

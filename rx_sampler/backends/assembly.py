@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
-from ..conversation import JsonObject, SamplingResponse, StopReason, ToolCall
-from ..errors import ErrorStamp, SamplingError, SamplingErrorKind
-from ..events import (
+from rx_sampler.conversation import SamplingResponse, StopReason, ToolCall
+from rx_sampler.errors import ErrorStamp, SamplingError, SamplingErrorKind
+from rx_sampler.events import (
     TEXT,
+    ChannelToken,
     Completed,
     DoomLoopSignals,
     FirstToken,
@@ -20,22 +21,22 @@ from ..events import (
     ResponseStarted,
     SamplingEvent,
     StreamStarted,
+    TokenDraft,
     ToolCallDelta,
-    channel_token,
 )
-from ..metrics import LatencyMetrics, measure
-from ..stage import Machine
-from ..wire.headers import HeadFacts
-from ..wire.idle import Pulse
+from rx_sampler.metrics import LatencyMetrics, measure
+from rx_sampler.stage import Machine
+from rx_sampler.wire.headers import HeadFacts
+from rx_sampler.wire.idle import Pulse
+
 from .think_tags import ThinkTagSplitter
 
-__all__ = ["DONE", "Context", "MalformedChunk", "ToolSlot", "Transform", "as_object", "stop_with_calls"]
+__all__ = ["DONE", "Context", "MalformedChunk", "ToolSlot", "Transform", "stop_with_calls"]
 
 C = TypeVar("C")
 
 DONE: Final[Any] = {"[DONE]": True}
 """The chunk that stands for `[DONE]`; compared by identity, so that no JSON can forge it."""
-
 
 
 class MalformedChunk(dict[str, Any]):
@@ -220,10 +221,10 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         if self._splitters:
             for choice, splitter in self._splitters.items():
                 for channel, text in splitter.finish():
-                    self._token(events, splitter.sinks[channel], channel, text, choice)
+                    self.token(events, splitter.sinks[channel], channel, text, choice)
         carried, self._carried = self._carried, {}
         for (channel, choice), (sink, _) in carried.items():
-            self._token(events, sink, channel, "\ufffd", choice)
+            self.token(events, sink, channel, "\ufffd", choice)
         for slots in self._slots.values():
             for slot in slots:
                 if slot.carry:
@@ -268,10 +269,8 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         """A `ChannelToken` for non-empty `text`, which also goes to `sink`; `FirstToken` before the first."""
         if self._carried or not text.isascii():
             text = self._joined(sink, channel, text, choice)
-        if text:
-            self._token(out, sink, channel, text, choice)
-
-    def _token(self, out: list[SamplingEvent], sink: list[str], channel: str, text: str, choice: int) -> None:
+        if not text:
+            return
         pulse = self.pulse
         now = pulse.now
         pulse.content_at = now
@@ -284,7 +283,9 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
             self.text_chars += len(text)
             if self._first_text_at is None:
                 self._first_text_at = now
-        out.append(channel_token(self._request_id, self._attempt, now, channel, text, index, choice))
+        draft: Any = TokenDraft(self._request_id, self._attempt, now, channel, text, index, choice)
+        draft.__class__ = ChannelToken
+        out.append(draft)
 
     def _joined(self, sink: list[str], channel: str, text: str, choice: int) -> str:
         key = (channel, choice)
@@ -341,11 +342,7 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         if not fragment.isspace():
             self.progress()
         slot.fragments.append(fragment)
-        out.append(
-            ToolCallDelta(
-                **self.stamp(), tool_index=slot.index, arguments_delta=fragment, choice=slot.choice
-            )
-        )
+        out.append(ToolCallDelta(**self.stamp(), tool_index=slot.index, arguments_delta=fragment, choice=slot.choice))
 
     def slots(self, choice: int = 0) -> list[ToolSlot]:
         return self._slots.get(choice, [])
@@ -378,8 +375,3 @@ def _is_object(arguments: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict)
-
-
-def as_object(value: object) -> JsonObject | None:
-    """`value` if it is a JSON object."""
-    return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]

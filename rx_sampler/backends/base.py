@@ -16,17 +16,18 @@ from typing import Any, Final, Generic, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from reactivex import Observable, abc
 
-from ..config import SamplerConfig
-from ..conversation import JsonObject, SamplingRequest
-from ..errors import SamplingError, SamplingErrorKind
-from ..events import SamplingEvent
-from ..scheduling import clock_of
-from ..stage import Machine, through
-from ..wire.error_bodies import clean_message, is_markup, read_error, refusal
-from ..wire.idle import Pulse
-from ..wire.sse import DEFAULT_MAX_FRAME_BYTES, UNFRAMED, SseFrame, SseParser
+from rx_sampler.config import SamplerConfig
+from rx_sampler.conversation import JsonObject, SamplingRequest
+from rx_sampler.errors import SamplingError, SamplingErrorKind
+from rx_sampler.events import SamplingEvent
+from rx_sampler.scheduling import clock_of
+from rx_sampler.stage import Machine, through
+from rx_sampler.wire.error_bodies import clean_message, is_markup, read_error, refusal
+from rx_sampler.wire.idle import Pulse
+from rx_sampler.wire.sse import UNFRAMED, SseFrame, SseParser
+
 from .assembly import DONE, Context, MalformedChunk, Transform
-from .lenient import MISSING, fitter, parse
+from .lenient import MISSING, as_list, as_object, fitter, parse
 
 __all__ = ["Backend", "ChunkDecoder", "get_backend", "sampling_events", "typed_chunks"]
 
@@ -86,9 +87,9 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
 
     def feed(self, item: SseFrame) -> tuple[C, ...] | list[C]:
         event, data, _ = item
-        if data[:1] != b"{" or event == UNFRAMED:
+        if data[:1] != b"{" or event is UNFRAMED:
             data = data.strip()
-            if event == UNFRAMED:
+            if event is UNFRAMED:
                 return self._unframed(data)
             if data == b"[DONE]":
                 return (DONE,)
@@ -102,10 +103,11 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
                 return ()
             if isinstance(chunk, MalformedChunk):
                 return (cast(C, chunk),)
-        if event != "message" and not chunk.get("type"):
+        kind = chunk.get("type")
+        if kind is None and event != "message":
             chunk["type"] = event  # only then: what the data says of itself wins
-        if chunk.get("error") or event == "error" or chunk.get("type") == "error" or chunk.get("base_resp"):
-            self._look_for_error(event, data)
+        if chunk.get("error") or kind == "error" or event == "error" or chunk.get("base_resp"):
+            self._look_for_error(chunk, event, data)
         return (chunk,)
 
     def _second_road(self, event: str, data: bytes) -> Any | None:
@@ -117,17 +119,17 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
             if not self._backend.is_own_event(event):
                 return None
             return MalformedChunk(_malformed(data, error))
-        if isinstance(document, list) and (found := read_error(cast("list[object]", document))):
-            raise refusal(found)
-        if event == "error" and not isinstance(document, dict):
+        for entry in as_list(document):
+            if (as_object(entry) or {}).get("error"):  # Gemini's endpoint wraps its errors so
+                raise refusal(read_error(entry))
+        if event == "error" and as_object(document) is None:
             raise refusal(read_error(document))
         chunk = self._fit(document)
         return None if chunk is MISSING else chunk
 
-    def _look_for_error(self, event: str, data: bytes) -> None:
-        document = parse(data)
-        named = event == "error" or (isinstance(document, dict) and "type" in document and document["type"] == "error")
-        found = read_error(document)
+    def _look_for_error(self, chunk: Any, event: str, data: bytes) -> None:
+        named = event == "error" or chunk.get("type") == "error"
+        found = read_error(parse(data))
         if found is not None or named:
             # The chunk itself still goes through: text and usage may ride on it.
             self.done, self.error = True, refusal(found)
@@ -144,14 +146,10 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
             raise SamplingError.of(
                 SamplingErrorKind.HTTP, "the body ended inside a JSON answer", code="unterminated", is_retryable=True
             ) from None
-        whole = cast("JsonObject", document) if isinstance(document, dict) else {}
+        whole = as_object(document) or {}
         if (whole.get("error") or not whole or not self._answers(whole)) and (found := read_error(document)):
             raise refusal(found)
-        return [
-            cast(C, fitted)
-            for chunk in self._backend.unwrap(whole)
-            if (fitted := self._fit(chunk)) is not MISSING
-        ]
+        return [cast(C, fitted) for chunk in self._backend.unwrap(whole) if (fitted := self._fit(chunk)) is not MISSING]
 
     @staticmethod
     def _answers(document: JsonObject) -> bool:
@@ -173,7 +171,8 @@ def typed_chunks(backend: str) -> Callable[[Observable[SseFrame]], Observable[An
     In: frames. Out: one chunk per frame that holds a JSON object; nothing for empty data, null, or foreign frames
     that are no JSON; an empty `MalformedChunk` where a frame of the backend's own is none, which makes the stream fail
     at its end (`serialization`), after all that could be read. Synchronous, cold as its source; dispose disposes it.
-    Errors: the source's; `SamplingError` by its own type, code or status for an error inside the stream. Raises ValueError at call time for an unknown backend.
+    Errors: the source's; `SamplingError` by its own type, code or status for an error inside the stream. Raises
+    ValueError at call time for an unknown backend.
     """
     wire_format = get_backend(backend)
     return through(lambda: ChunkDecoder(wire_format))

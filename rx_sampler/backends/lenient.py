@@ -15,7 +15,9 @@ from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
 
 from typing_extensions import is_typeddict
 
-__all__ = ["MISSING", "as_int", "fitter", "parse"]
+from rx_sampler.conversation import JsonObject
+
+__all__ = ["MISSING", "as_int", "as_list", "as_object", "fitter", "parse"]
 
 
 class _Missing:
@@ -49,6 +51,16 @@ def as_int(value: object) -> int | None:
     if isinstance(value, str) and len(value) <= 19 and value.isascii() and value.isdigit():
         return int(value)
     return None
+
+
+def as_object(value: object) -> JsonObject | None:
+    """`value` if it is a JSON object."""
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def as_list(value: object) -> list[object]:
+    """`value` if it is a JSON array, else an empty list."""
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def fitter(annotation: object) -> Fit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ..events import REASONING, TEXT
+from rx_sampler.events import REASONING, TEXT
 
 __all__ = ["ThinkTagSplitter"]
 
@@ -72,6 +72,4 @@ class ThinkTagSplitter:
 def _partial_tag(text: str, tags: tuple[str, ...]) -> int:
     """How many characters at the end of `text` may be the start of a tag."""
     longest = max(map(len, tags)) - 1
-    return next(
-        (n for n in range(min(longest, len(text)), 0, -1) if any(tag.startswith(text[-n:]) for tag in tags)), 0
-    )
+    return next((n for n in range(min(longest, len(text)), 0, -1) if any(tag.startswith(text[-n:]) for tag in tags)), 0)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from ..errors import SamplingError, SamplingErrorInfo, SamplingErrorKind, is_retryable_status
+from rx_sampler.errors import SamplingError, SamplingErrorInfo, SamplingErrorKind, is_retryable_status
 
 __all__ = ["MAX_MESSAGE_CHARS", "ErrorBody", "clean_message", "is_markup", "read_error", "refusal", "status_text"]
 
@@ -114,11 +114,7 @@ def read_error(body: object) -> ErrorBody | None:
     `body` is raw bytes, text, or an already parsed JSON value. Text that is not JSON is a message of its own unless
     it is markup.
     """
-    if isinstance(body, bytes):
-        body = body.decode("utf-8", "replace")
-    if isinstance(body, str):
-        return _read_text(body, depth=0)
-    return _read(body, depth=0)
+    return _read(body.decode("utf-8", "replace") if isinstance(body, bytes) else body, depth=0)
 
 
 def _read_text(text: str, depth: int) -> ErrorBody | None:
@@ -182,9 +178,7 @@ def _read_minimax(envelope: dict[str, object]) -> ErrorBody | None:
     code = envelope.get("status_code")
     if not isinstance(code, int) or code == 0:
         return None
-    return ErrorBody(
-        message=_word(envelope.get("status_msg")), code=str(code), status=_MINIMAX_STATUS.get(code, 400)
-    )
+    return ErrorBody(message=_word(envelope.get("status_msg")), code=str(code), status=_MINIMAX_STATUS.get(code, 400))
 
 
 def refusal(
@@ -284,7 +278,8 @@ def _mentions_overflow(message: str) -> bool:
 
 
 _WAIT: Final = re.compile(
-    r"(?:try again|retry|retry after|wait)\D{0,20}?(?:(\d+)\s*m(?:in(?:ute)?s?)?\s*)?(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s\b|seconds?)",
+    r"(?:try again|retry|wait)\D{0,20}?(?:(\d+)\s*m(?:in(?:ute)?s?)?\s*)?"
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s\b|seconds?)",
     re.IGNORECASE,
 )
 

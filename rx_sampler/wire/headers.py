@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, TypedDict
 
-from ..events import RateLimit
+from rx_sampler.events import RateLimit
 
 __all__ = ["HeadFacts", "head_facts", "retry_after_s", "should_retry"]
 

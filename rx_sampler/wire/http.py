@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
@@ -20,7 +20,8 @@ import aiohttp
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
-from ..errors import SamplingError, SamplingErrorKind
+from rx_sampler.errors import SamplingError, SamplingErrorKind
+
 from .inflate import inflater_for
 
 __all__ = ["Connected", "HttpRequest", "HttpTransport", "Prepare", "ResponseHead", "Transport", "Wire"]
@@ -137,7 +138,7 @@ class HttpTransport:
         )
 
     @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[aiohttp.ClientSession]:
+    async def _session(self) -> AsyncGenerator[aiohttp.ClientSession]:
         pooled = self._pooled
         if pooled is not None and not pooled.closed and self._pool_loop is asyncio.get_running_loop():
             yield pooled
@@ -172,9 +173,7 @@ class HttpTransport:
 class _Exchange:
     """One request and its response, owned by one task."""
 
-    def __init__(
-        self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool]
-    ) -> None:
+    def __init__(self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool]) -> None:
         self._prepare = prepare
         self._host = ""
         self._observer = observer
@@ -203,7 +202,9 @@ class _Exchange:
             self._response.close()
         task.cancel()
 
-    async def run(self, session_of: Callable[[], contextlib.AbstractAsyncContextManager[aiohttp.ClientSession]]) -> None:
+    async def run(
+        self, session_of: Callable[[], contextlib.AbstractAsyncContextManager[aiohttp.ClientSession]]
+    ) -> None:
         try:
             async with session_of() as session:
                 await self._exchange(session)
@@ -243,7 +244,9 @@ class _Exchange:
         self._response = response
         try:
             if not self._stopped:
-                self._observer.on_next(ResponseHead(status=response.status, headers=response.headers, host=request.host))
+                self._observer.on_next(
+                    ResponseHead(status=response.status, headers=response.headers, host=request.host)
+                )
             await self._read(response)
         finally:
             # Closes the socket unless the body ended, in which case the connection is back in the pool already.
@@ -323,9 +326,7 @@ def _translated(error: Exception, host: str) -> SamplingError:
     return _because(SamplingErrorKind.HTTP, message, error, retryable)
 
 
-def _because(
-    kind: SamplingErrorKind, message: str, cause: Exception, is_retryable: bool = False
-) -> SamplingError:
+def _because(kind: SamplingErrorKind, message: str, cause: Exception, is_retryable: bool = False) -> SamplingError:
     error = SamplingError.of(kind, message, is_retryable=is_retryable)
     error.__cause__ = cause
     return error

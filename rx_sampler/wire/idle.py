@@ -14,8 +14,9 @@ from typing import Final, Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SerialDisposable, SingleAssignmentDisposable
 
-from ..errors import SamplingError, SamplingErrorKind
-from ..scheduling import clock_of
+from rx_sampler.errors import SamplingError, SamplingErrorKind
+from rx_sampler.scheduling import clock_of
+
 from .http import Connected, ResponseHead
 
 __all__ = ["Limits", "Pulse", "watched"]
@@ -69,9 +70,7 @@ def watched(pulse: Pulse, limits: Limits) -> Callable[[Observable[T]], Observabl
     """
 
     def operator(source: Observable[T]) -> Observable[T]:
-        def subscribe(
-            observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
+        def subscribe(observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None) -> abc.DisposableBase:
             if scheduler is None:
                 raise RuntimeError("watched() needs the scheduler of the request")
             return _Watch(pulse, limits, observer, scheduler).start(source)

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
-from ..errors import SamplingError, SamplingErrorKind
+from rx_sampler.errors import SamplingError, SamplingErrorKind
 
 __all__ = ["Inflater", "inflater_for"]
 

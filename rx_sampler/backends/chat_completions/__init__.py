@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..base import Backend
+from rx_sampler.backends.base import Backend
+
 from .chunks import ChatChunk
 from .request import PATH, encode
 from .transform import ChatTransform

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from ...events import SamplingEvent
-from ..assembly import ToolSlot, Transform
-from ..lenient import as_int
+from rx_sampler.backends.assembly import ToolSlot, Transform
+from rx_sampler.backends.lenient import as_int
+from rx_sampler.events import SamplingEvent
+
 from .chunks import ChatChunk, FunctionDelta, ToolCallChunk
 
 __all__ = ["ToolSlots"]
@@ -61,10 +62,10 @@ class ToolSlots:
             return None
         if call_id is not None and slot.id is not None and call_id != slot.id and not self._is_made_up(slot):
             return None if name is not None else slot
-        if call_id is None and name is not None and slot.name is not None and slot.fragments:
-            # Without ids only a name tells calls apart: another name, or the same one after whole arguments.
-            if name != slot.name or (index is None and _may_be_whole(slot) and slot.call(cut=True).complete):
-                return None
+        # Without ids only a name tells calls apart: another name, or the same one after whole arguments.
+        names_another = call_id is None and name is not None and slot.name is not None and bool(slot.fragments)
+        if names_another and (name != slot.name or (index is None and _is_whole(slot))):
+            return None
         return slot
 
     def _is_made_up(self, slot: ToolSlot) -> bool:
@@ -89,9 +90,7 @@ class ToolSlots:
                 self._show(out, slot, held)
             return
         if news_id is not None or news_name:
-            self._transform.open_tool(
-                out, slot, id=news_id, name=slot.name if news_name else None, arguments=arguments
-            )
+            self._transform.open_tool(out, slot, id=news_id, name=slot.name if news_name else None, arguments=arguments)
         else:
             self._transform.tool_delta(out, slot, arguments)
 
@@ -114,6 +113,6 @@ class ToolSlots:
         self._transform.open_tool(out, slot, id=slot.id, name=slot.name, arguments="".join(held))
 
 
-def _may_be_whole(slot: ToolSlot) -> bool:
+def _is_whole(slot: ToolSlot) -> bool:
     # A look at the last character first: parsing at every fragment would be quadratic.
-    return slot.fragments[-1].rstrip().endswith("}")
+    return slot.fragments[-1].rstrip().endswith("}") and slot.call(cut=True).complete

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
-from ...conversation import (
+from rx_sampler.backends.assembly import DONE, Context, Transform, stop_with_calls
+from rx_sampler.backends.lenient import as_list, as_object
+from rx_sampler.conversation import (
     JsonObject,
     ReasoningItem,
     RefusalItem,
@@ -14,10 +16,10 @@ from ...conversation import (
     StopReason,
     TextItem,
 )
-from ...errors import SamplingError, SamplingErrorKind
-from ...events import REASONING, REFUSAL, TEXT, AnnotationAdded, SamplingEvent
-from ...wire.error_bodies import read_error, refusal
-from ..assembly import DONE, Context, Transform, as_object, stop_with_calls
+from rx_sampler.errors import SamplingError, SamplingErrorKind
+from rx_sampler.events import REASONING, REFUSAL, TEXT, AnnotationAdded, SamplingEvent
+from rx_sampler.wire.error_bodies import read_error, refusal
+
 from .chunks import ChatChunk, Choice, Delta
 from .tool_slots import ToolSlots
 from .usage import chat_usage, cost_usd, merge_usage
@@ -83,9 +85,7 @@ class ChatTransform(Transform[ChatChunk]):
     def _name(self, out: list[SamplingEvent], chunk: ChatChunk) -> None:
         self._id = self._id or chunk.get("id") or None
         self._model = self._model or chunk.get("model") or None
-        if self._id and self._model:
-            self.announce(out, message_id=self._id, model=self._model)
-        elif chunk.get("choices") and (self._id or self._model):
+        if (self._id and self._model) or (chunk.get("choices") and (self._id or self._model)):
             self.announce(out, message_id=self._id, model=self._model)
 
     def _read_rest(self, chunk: ChatChunk) -> None:
@@ -230,8 +230,7 @@ def _blocks(content: list[Any]) -> Iterator[tuple[str, str]]:
                 yield TEXT, raw
         elif block.get("type") == "thinking":
             inner = block.get("thinking")
-            parts = cast("list[object]", inner) if isinstance(inner, list) else [inner]
-            for part in parts:
+            for part in as_list(inner) or [inner]:
                 text = part if isinstance(part, str) else (as_object(part) or {}).get("text")
                 if isinstance(text, str):
                     yield REASONING, text

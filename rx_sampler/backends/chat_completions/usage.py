@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...conversation import JsonObject, Usage
-from ..assembly import as_object
-from ..lenient import as_int
+from rx_sampler.backends.lenient import as_int, as_object
+from rx_sampler.conversation import JsonObject, Usage
 
 __all__ = ["chat_usage", "cost_usd", "merge_usage"]
 
@@ -45,7 +44,9 @@ def chat_usage(wire: JsonObject) -> Usage | None:
         total_tokens=max(total or 0, prompt + completion),
         cached_input_tokens=cached,
         cache_creation_input_tokens=_first_int(
-            inputs.get("cache_creation_tokens"), inputs.get("cache_write_tokens"), wire.get("cache_creation_input_tokens")
+            inputs.get("cache_creation_tokens"),
+            inputs.get("cache_write_tokens"),
+            wire.get("cache_creation_input_tokens"),
         ),
         reasoning_tokens=reasoning,
         wire=wire,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from ...conversation import JsonObject
-from ..assembly import as_object
-from ..base import Backend
+from rx_sampler.backends.base import Backend
+from rx_sampler.backends.lenient import as_list, as_object
+from rx_sampler.conversation import JsonObject
+
 from .chunks import MessagesChunk
 from .request import HEADERS, PATH, encode
 from .transform import MessagesTransform
@@ -29,8 +30,7 @@ _EVENTS: Final = frozenset(
 
 def _unwrap(document: JsonObject) -> list[MessagesChunk]:
     """A whole message as the stream that would have brought it."""
-    content = document.get("content")
-    blocks = [block for b in (cast("list[object]", content) if isinstance(content, list) else []) if (block := as_object(b))]
+    blocks = [block for entry in as_list(document.get("content")) if (block := as_object(entry))]
     chunks: list[JsonObject] = [{"type": "message_start", "message": {**document, "content": []}}]
     for index, block in enumerate(blocks):
         chunks.append({"type": "content_block_start", "index": index, "content_block": block})

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...conversation import BackendToolCallItem, JsonObject, OpaqueItem, ReasoningItem, ResponseItem, TextItem
-from ...events import REASONING, TEXT
-from ..assembly import ToolSlot
+from rx_sampler.backends.assembly import ToolSlot
+from rx_sampler.conversation import BackendToolCallItem, JsonObject, OpaqueItem, ReasoningItem, ResponseItem, TextItem
+from rx_sampler.events import REASONING, TEXT
 
 __all__ = ["SERVER_TOOL_USES", "Block", "result_name"]
 
@@ -45,7 +45,9 @@ class Block:
         if self.kind == "redacted_thinking":
             return [ReasoningItem(redacted_data=_text(self.start.get("data")))]
         if self.kind == "thinking":
-            return [ReasoningItem(text=reasoning, signature=self.signature or None)] if reasoning or self.signature else []
+            return (
+                [ReasoningItem(text=reasoning, signature=self.signature or None)] if reasoning or self.signature else []
+            )
         if self.kind == "text":
             items: list[ResponseItem] = [ReasoningItem(text=reasoning)] if reasoning else []
             if text or self.citations:
@@ -54,7 +56,9 @@ class Block:
         if self.kind in SERVER_TOOL_USES:
             return [
                 BackendToolCallItem(
-                    call_id=_text(self.start.get("id")) or "", name=_text(self.start.get("name")) or "", wire=(self._use(),)
+                    call_id=_text(self.start.get("id")) or "",
+                    name=_text(self.start.get("name")) or "",
+                    wire=(self._use(),),
                 )
             ]
         return [OpaqueItem(wire=self.start | {name: "".join(parts) for name, parts in self.strays.items()})]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Final
 
-from ...conversation import JsonObject, SamplingResponse, StopReason, Usage
-from ...events import (
+from rx_sampler.backends.assembly import DONE, Context, Transform, stop_with_calls
+from rx_sampler.backends.lenient import as_int, as_list, as_object
+from rx_sampler.conversation import JsonObject, SamplingResponse, StopReason, Usage
+from rx_sampler.events import (
     REASONING,
     AnnotationAdded,
     BackendToolCallCompleted,
@@ -14,8 +16,7 @@ from ...events import (
     ReasoningCompleted,
     SamplingEvent,
 )
-from ..assembly import DONE, Context, Transform, as_object, stop_with_calls
-from ..lenient import as_int
+
 from .blocks import SERVER_TOOL_USES, Block, result_name
 from .chunks import MessagesChunk, MessagesDelta
 
@@ -59,9 +60,14 @@ class MessagesTransform(Transform[MessagesChunk]):
         kind = item.get("type")
         out: list[SamplingEvent] = []
         if kind == "content_block_delta":
+            index = item.get("index") or 0
+            block = self._by_index.get(index)
             delta = item.get("delta")
             if delta:
-                self._read_delta(out, item.get("index") or 0, delta)
+                if block is not None and block.kind == "text" and delta.get("type") == "text_delta":
+                    self.text(out, block.sinks, delta.get("text") or "")  # as nearly all are
+                else:
+                    self._read_delta(out, index, block, delta)
         elif kind == "content_block_start":
             self._start(out, item)
         elif kind == "content_block_stop":
@@ -166,8 +172,7 @@ class MessagesTransform(Transform[MessagesChunk]):
 
     # -- deltas
 
-    def _read_delta(self, out: list[SamplingEvent], index: int, delta: MessagesDelta) -> None:
-        block = self._by_index.get(index)
+    def _read_delta(self, out: list[SamplingEvent], index: int, block: Block | None, delta: MessagesDelta) -> None:
         kind = _KIND_OF_DELTA.get(delta.get("type") or "")
         if block is None or (kind is not None and not _takes(block, kind)):
             block = self._stray(out, index, block, kind)
@@ -253,9 +258,9 @@ def _deltas_of(start: JsonObject) -> list[MessagesDelta]:
     deltas: list[MessagesDelta] = []
     if kind == "text" and isinstance(text := start.get("text"), str) and text:
         deltas.append({"type": "text_delta", "text": text})
-    if kind == "text" and isinstance(citations := start.get("citations"), list):
-        found: list[Any] = citations
-        deltas += [{"type": "citations_delta", "citation": c} for c in found if as_object(c)]
+    if kind == "text":
+        found = [citation for entry in as_list(start.get("citations")) if (citation := as_object(entry))]
+        deltas += [MessagesDelta(type="citations_delta", citation=citation) for citation in found]
     if kind == "thinking" and isinstance(thought := start.get("thinking"), str) and thought:
         deltas.append({"type": "thinking_delta", "thinking": thought})
     if kind == "thinking" and isinstance(signature := start.get("signature"), str) and signature:

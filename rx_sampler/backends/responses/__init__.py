@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from ...conversation import JsonObject
-from ..base import Backend
+from rx_sampler.backends.base import Backend
+from rx_sampler.conversation import JsonObject
+
 from .chunks import ResponsesChunk
 from .request import PATH, encode
 from .transform import ResponsesTransform

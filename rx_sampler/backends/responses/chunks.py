@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from ...conversation import JsonObject
+from rx_sampler.conversation import JsonObject
 
 __all__ = ["ResponsesChunk"]
 

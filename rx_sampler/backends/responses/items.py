@@ -6,7 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...conversation import (
+from rx_sampler.backends.assembly import ToolSlot
+from rx_sampler.backends.lenient import as_list, as_object
+from rx_sampler.conversation import (
     BackendToolCallItem,
     JsonObject,
     OpaqueItem,
@@ -15,13 +17,15 @@ from ...conversation import (
     ResponseItem,
     TextItem,
 )
-from ...events import REASONING, REFUSAL, TEXT
-from ..assembly import ToolSlot, as_object
+from rx_sampler.events import REASONING, REFUSAL, TEXT
+
 from .chunks import ResponsesChunk
 
 __all__ = ["Output", "OutputItem", "Part", "hosted_name"]
 
-_CLIENT_RUN: Final = frozenset({"function_call", "custom_tool_call", "apply_patch_call", "local_shell_call", "shell_call"})
+_CLIENT_RUN: Final = frozenset(
+    {"function_call", "custom_tool_call", "apply_patch_call", "local_shell_call", "shell_call"}
+)
 """Call types whose work is the client's."""
 
 _XAI_SEARCH: Final = re.compile(r"x_\w*(search|fetch|thread)\w*", re.ASCII)
@@ -169,11 +173,7 @@ def wire_parts(wire: JsonObject) -> list[tuple[str, int, str, JsonObject]]:
     """The text parts of a whole item: family (`content` or `summary`), index, text, part."""
     found: list[tuple[str, int, str, JsonObject]] = []
     for family in ("summary", "content"):
-        parts = wire.get(family)
-        if not isinstance(parts, list):
-            continue
-        entries: list[object] = parts  # pyright: ignore[reportUnknownVariableType]
-        for at, raw in enumerate(entries):
+        for at, raw in enumerate(as_list(wire.get(family))):
             part = as_object(raw)
             if part is None:
                 continue

@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from ...conversation import JsonObject, SamplingResponse, StopReason, Usage
-from ...errors import SamplingError, SamplingErrorKind
-from ...events import (
+from rx_sampler.backends.assembly import DONE, Context, Transform, stop_with_calls
+from rx_sampler.backends.chat_completions.usage import cost_usd
+from rx_sampler.backends.lenient import as_int, as_list, as_object
+from rx_sampler.conversation import JsonObject, SamplingResponse, StopReason, Usage
+from rx_sampler.errors import SamplingError, SamplingErrorKind
+from rx_sampler.events import (
     REASONING,
     REFUSAL,
     TEXT,
@@ -18,11 +21,9 @@ from ...events import (
     ReasoningCompleted,
     SamplingEvent,
 )
-from ...wire.doom_loop import CHECK_EVENT, merged_triggers
-from ...wire.error_bodies import read_error, refusal
-from ..assembly import DONE, Context, Transform, as_object, stop_with_calls
-from ..chat_completions.usage import cost_usd
-from ..lenient import as_int
+from rx_sampler.wire.doom_loop import CHECK_EVENT, merged_triggers
+from rx_sampler.wire.error_bodies import read_error, refusal
+
 from .chunks import ResponsesChunk
 from .items import Output, OutputItem, Part, hosted_name, wire_parts
 
@@ -42,6 +43,8 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         super().__init__(context)
         self._output = Output()
         self._spoken: Part | None = None  # the part that spoke last on the reasoning channel
+        self._writing = Part(TEXT)  # where the last text delta went, and what it said about where
+        self._writing_at: tuple[int | None, int | None, str | None] | None = None
         self._final: JsonObject = {}
         self._named_by: JsonObject = {}
         self._last: ResponsesChunk = {}
@@ -76,11 +79,11 @@ class ResponsesTransform(Transform[ResponsesChunk]):
             return self.finish()
         out: list[SamplingEvent] = []
         kind = item.get("type") or ""
-        last = self._last
-        if item.get("sequence_number") is not None and item.get("sequence_number") == last.get("sequence_number"):
-            if item == last:  # sent twice by a proxy; a repeated number alone means nothing
-                return out
-        self._last = item
+        number = item.get("sequence_number")
+        if number is not None:
+            if number == self._last.get("sequence_number") and item == self._last:
+                return out  # sent twice by a proxy; a repeated number alone means nothing
+            self._last = item
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(out, item)
@@ -96,8 +99,10 @@ class ResponsesTransform(Transform[ResponsesChunk]):
     # -- deltas
 
     def _text_delta(self, out: list[SamplingEvent], chunk: ResponsesChunk) -> None:
-        part = self._part(out, chunk, "message", "content", TEXT)
-        self._say(out, part, chunk.get("delta"))
+        where = (chunk.get("output_index"), chunk.get("content_index"), chunk.get("item_id"))
+        if where != self._writing_at:
+            self._writing_at, self._writing = where, self._part(out, chunk, "message", "content", TEXT)
+        self._say(out, self._writing, chunk.get("delta"))
 
     def _refusal_delta(self, out: list[SamplingEvent], chunk: ResponsesChunk) -> None:
         part = self._part(out, chunk, "message", "content", REFUSAL)
@@ -111,9 +116,7 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         part = self._part(out, chunk, "reasoning", "summary", REASONING)
         self._say(out, part, chunk.get("delta"))
 
-    def _part(
-        self, out: list[SamplingEvent], chunk: ResponsesChunk, kind: str, family: str, channel: str
-    ) -> Part:
+    def _part(self, out: list[SamplingEvent], chunk: ResponsesChunk, kind: str, family: str, channel: str) -> Part:
         item = self._output.find(chunk, kind)
         if item is None:
             item = self._open(out, kind, chunk, {})
@@ -266,12 +269,11 @@ class ResponsesTransform(Transform[ResponsesChunk]):
     def _reconcile_parts(self, out: list[SamplingEvent], item: OutputItem, kind: str, wire: JsonObject) -> None:
         for family, index, text, raw in wire_parts(wire):
             channel = REASONING if kind == "reasoning" else REFUSAL if raw.get("type") == "refusal" else TEXT
-            if (family, index) not in item.parts and self._was_said(item, text):
+            if kind == "reasoning" and (family, index) not in item.parts and self._was_said(item, text):
                 continue
             part = self._part_of(item, family, index, channel)
             self._tail(out, part, text)
-            annotations = raw.get("annotations")
-            for annotation in annotations if isinstance(annotations, list) else ():  # pyright: ignore[reportUnknownVariableType]
+            for annotation in as_list(raw.get("annotations")):
                 self._annotate(out, part, annotation)
         encrypted = wire.get("encrypted_content")
         if isinstance(encrypted, str) and encrypted and not item.signed:
@@ -335,8 +337,7 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         final = chunk.get("response") or {}
         kind = chunk.get("type") or ""
         status = _text(final.get("status")) or kind.removeprefix("response.")
-        output = final.get("output")
-        for index, raw in enumerate(output if isinstance(output, list) else ()):  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        for index, raw in enumerate(as_list(final.get("output"))):
             if wire := as_object(raw):
                 self._reconcile_final(out, wire, index)
         self.doom_loop_triggers = merged_triggers(self.doom_loop_triggers, final.get("doom_loop_check"))
@@ -366,7 +367,9 @@ class ResponsesTransform(Transform[ResponsesChunk]):
             self._reconcile(out, {"output_index": index} if index not in known else {}, wire)
         else:
             hosted_done = item.completed
-            self._reconcile(out, {"output_index": item.index} if item.index is not None else {}, wire | {"id": wire.get("id")})
+            self._reconcile(
+                out, {"output_index": item.index} if item.index is not None else {}, wire | {"id": wire.get("id")}
+            )
             item.completed = item.completed or hosted_done
 
     def response(self, *, cut: bool) -> SamplingResponse:
