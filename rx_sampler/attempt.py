@@ -21,7 +21,7 @@ from .errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, Samp
 from .events import SamplingEvent
 from .outgoing import http_request, redacted
 from .scheduling import clock_of
-from .stage import Chain, Machine, through
+from .stage import Machine, through
 from .wire.error_bodies import read_error, refusal
 from .wire.headers import head_facts, retry_after_s, should_retry
 from .wire.http import Connected, HttpRequest, ResponseHead, Transport, Wire
@@ -85,7 +85,12 @@ def attempt(
             transport.post(prepare, lambda: transform.done and transform.error is None)
             .pipe(
                 watched(pulse, _limits(config)),
-                through(lambda: Chain(gate, backend.framing(config.max_frame_bytes), ChunkDecoder(backend), transform)),
+                through(
+                    lambda: gate,
+                    lambda: backend.framing(config.max_frame_bytes),
+                    lambda: ChunkDecoder(backend),
+                    lambda: transform,
+                ),
             )
             .subscribe(observer.on_next, failed, observer.on_completed, scheduler=scheduler)
         )

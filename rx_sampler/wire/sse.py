@@ -15,7 +15,7 @@ for servers that exist:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -51,7 +51,7 @@ _new_frame: Final[Callable[[tuple[str, bytes, str]], SseFrame]] = partial(
 """`SseFrame(*fields)` at a third of its cost: NamedTuple's own constructor is a Python function."""
 
 
-_PLAIN: Final = re.compile(rb"(?:(?:event: [^\n]*\n)?data: [^\n]*\n\n)++")
+_PLAIN: Final = re.compile(rb"(?:(?:event: [^\n]*\n)?data: [^\n]*\n\n){1,64}+")
 _PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\n]*)\n)?data: ([^\n]*)\n\n")
 
 _NAMES: Final[dict[bytes, str]] = {b"": "message"}
@@ -83,15 +83,13 @@ class SseParser(Machine[bytes, SseFrame]):
         self._unframed: list[bytes] | None = None  # a body that does not look like an event stream, kept whole
         self._unframed_bytes = 0
 
-    def feed(self, item: bytes) -> list[SseFrame]:
-        frames: list[SseFrame] = []
+    def feed(self, item: bytes) -> Iterator[SseFrame]:
         try:
-            self._read(item, frames)
+            yield from self._read(item)
         except SamplingError as error:  # too large: what was whole before it still counts
             self.done, self.error = True, error
-        return frames
 
-    def _read(self, data: bytes, frames: list[SseFrame]) -> None:
+    def _read(self, data: bytes) -> Iterator[SseFrame]:
         if self._sniffing:
             data = self._start(data)
         if not data:
@@ -114,41 +112,34 @@ class SseParser(Machine[bytes, SseFrame]):
             data = b"".join(self._line)
             self._line.clear()
         start = 0
-        while self._open and (end := data.find(b"\n", start)) >= 0:
-            self._take_line(data[start:end], frames)
+        while True:
+            while not self._open and (plain := _PLAIN.match(data, start)):
+                # The road of nearly all bytes: whole events of one data line, perhaps with a name before it.
+                identity, self._unframed = self._id, None
+                for name, value in _PLAIN_EVENT.findall(data, start, plain.end()):
+                    yield _new_frame((_NAMES.get(name) or _event_name(name), value, identity))
+                start = plain.end()
+            end = data.find(b"\n", start)
+            if end < 0:
+                break
+            if (frame := self._take_line(data[start:end])) is not None:
+                self._unframed = None
+                yield frame
             start = end + 1
-        if start:
-            data = data[start:]
-        if not self._open and (plain := _PLAIN.match(data)):
-            # The road of nearly all bytes: whole events of one data line, perhaps with a name before it.
-            identity = self._id
-            frames += [
-                _new_frame((_NAMES.get(name) or _event_name(name), value, identity))
-                for name, value in _PLAIN_EVENT.findall(data, 0, plain.end())
-            ]
-            data = data[plain.end() :]
-        if data:
-            *lines, rest = data.split(b"\n")
-            for line in lines:
-                self._take_line(line, frames)
-            if rest:
-                self._hold_line(rest)
-        if frames:
-            self._unframed = None
+        if start < len(data):
+            self._hold_line(data[start:])
 
     def finish(self) -> list[SseFrame]:
-        frames: list[SseFrame] = []
         if self._head:  # fewer bytes than a byte order mark has: no line can be in them
             self._line.append(self._head)
         if self._line:
-            self._take_line(b"".join(self._line), frames)
-        if self._data and (whole := b"\n".join(self._data)) and (whole.strip() == _DONE or _is_json(whole)):
-            self._dispatch(frames)
-        elif not self._data:
-            self._dispatch(frames)  # an `error` field without its blank line
-        if self._unframed and not frames:
-            frames.append(SseFrame(UNFRAMED, b"".join(self._unframed), ""))
-        return frames
+            self._take_line(b"".join(self._line))
+        if self._data and not _is_whole(b"\n".join(self._data)):
+            self._data.clear()
+        frame = self._dispatch()
+        if frame is None and self._unframed:
+            frame = SseFrame(UNFRAMED, b"".join(self._unframed), "")
+        return [] if frame is None else [frame]
 
     def _start(self, data: bytes) -> bytes:
         # "The UTF-8 decode algorithm strips one leading UTF-8 Byte Order Mark", which a read may cut.
@@ -186,10 +177,9 @@ class SseParser(Machine[bytes, SseFrame]):
                 code="frame_too_large",
             )
 
-    def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
+    def _take_line(self, line: bytes) -> SseFrame | None:
         if not line:
-            self._dispatch(frames)
-            return
+            return self._dispatch()
         self._open = True
         name, colon, value = line.partition(b":")
         if value[:1] == b" ":
@@ -205,21 +195,26 @@ class SseParser(Machine[bytes, SseFrame]):
         elif name == b"error" and colon and value.lstrip()[:1] == b"{":
             self._error_value = value
         # Comments, `retry` (our own backoff rules) and unknown fields: nothing.
+        return None
 
-    def _dispatch(self, frames: list[SseFrame]) -> None:
+    def _dispatch(self) -> SseFrame | None:
+        frame = None
         if self._data:
-            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-            frames.append(SseFrame(self._event, data, self._id))
+            frame = SseFrame(self._event, self._data[0] if len(self._data) == 1 else b"\n".join(self._data), self._id)
             self._data.clear()
         elif self._error_value:
-            frames.append(SseFrame("error", self._error_value, self._id))
+            frame = SseFrame("error", self._error_value, self._id)
         self._held = 0
         self._open = False
         self._event = "message"
         self._error_value = b""
+        return frame
 
 
-def _is_json(data: bytes) -> bool:
+def _is_whole(data: bytes) -> bool:
+    """Whether the data of an event that was never closed is complete."""
+    if data.strip() == _DONE:
+        return True
     try:
         from_json(data)
     except ValueError:
