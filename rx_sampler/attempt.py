@@ -14,14 +14,14 @@ from typing import Any, Final
 from reactivex import Observable, abc
 
 from .backends.assembly import Context
-from .backends.base import Backend, ChunkDecoder
+from .backends.base import Backend, ChunkDecoder, EventReader
 from .config import SamplerConfig
 from .conversation import SamplingRequest, SamplingResponse
 from .errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .events import SamplingEvent
 from .outgoing import http_request, redacted
 from .scheduling import clock_of
-from .stage import Machine, through
+from .stage import Machine, connect
 from .wire.error_bodies import read_error, refusal
 from .wire.headers import head_facts, retry_after_s, should_retry
 from .wire.http import Connected, HttpRequest, ResponseHead, Transport, Wire
@@ -77,22 +77,15 @@ def attempt(
             for event in transform.opening(head_facts(head.headers, clock())):
                 observer.on_next(event)
 
-        def failed(error: Exception) -> None:
-            observer.on_error(_explained(error, sent, gate.head, clock) if isinstance(error, SamplingError) else error)
-
+        transform.explain = lambda error: _explained(error, sent, gate.head, clock)
         gate.opened = opened
-        return (
-            transport.post(prepare, lambda: transform.done and transform.error is None)
-            .pipe(
-                watched(pulse, _limits(config)),
-                through(
-                    lambda: gate,
-                    lambda: backend.framing(config.max_frame_bytes),
-                    lambda: ChunkDecoder(backend),
-                    lambda: transform,
-                ),
-            )
-            .subscribe(observer.on_next, failed, observer.on_completed, scheduler=scheduler)
+        return connect(
+            transport.post(prepare, lambda: transform.done and transform.error is None).pipe(
+                watched(pulse, _limits(config))
+            ),
+            [gate, backend.framing(config.max_frame_bytes), EventReader(ChunkDecoder(backend), transform)],
+            observer,
+            scheduler,
         )
 
     return Observable(subscribe)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice
 from math import ceil
+from operator import sub
 
 __all__ = ["LatencyMetrics", "measure"]
 
@@ -54,12 +55,12 @@ def measure(
     if started_at is None:
         return LatencyMetrics(attempts=attempts)
     first = stamps[0] if stamps else None
-    gaps = sorted((later - earlier) * 1e3 for earlier, later in pairwise(stamps))
-    n = len(gaps)
+    gaps_s = sorted(map(sub, islice(stamps, 1, None), stamps))
+    n = len(gaps_s)
     decode_s = ended_at - first if first is not None else 0.0
 
     def rank(share: float) -> float | None:
-        return gaps[min(max(ceil(share * n) - 1, 0), n - 1)] if n else None
+        return gaps_s[min(max(ceil(share * n) - 1, 0), n - 1)] * 1e3 if n else None
 
     return LatencyMetrics(
         time_to_stream_started_ms=(started_at - submitted_at) * 1e3,
@@ -67,11 +68,11 @@ def measure(
         time_to_first_token_from_submit_ms=(first - submitted_at) * 1e3 if first is not None else None,
         time_to_first_text_ms=(first_text_at - started_at) * 1e3 if first_text_at is not None else None,
         time_to_last_byte_ms=(ended_at - started_at) * 1e3,
-        inter_token_p50_ms=gaps[n // 2] if n else None,
+        inter_token_p50_ms=gaps_s[n // 2] * 1e3 if n else None,
         inter_token_p90_ms=rank(0.90),
         inter_token_p99_ms=rank(0.99),
-        inter_token_max_ms=gaps[-1] if n else None,
-        inter_token_mean_ms=sum(gaps) / n if n else None,
+        inter_token_max_ms=gaps_s[-1] * 1e3 if n else None,
+        inter_token_mean_ms=sum(gaps_s) / n * 1e3 if n else None,
         output_tokens_per_second=output_tokens / decode_s if output_tokens and decode_s > 0 else None,
         chunk_count=len(stamps),
         attempts=attempts,

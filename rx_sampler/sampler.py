@@ -18,9 +18,10 @@ from .attempt import attempt
 from .backends.base import get_backend
 from .config import SamplerConfig
 from .conversation import Item, SamplingRequest, SamplingResponse
+from .errors import SamplingError
 from .events import Completed, Failed, SamplingEvent
 from .metrics import LatencyMetrics
-from .outcome import failures_as_events
+from .outcome import failed_event
 from .scheduling import clock_of, request_scheduler
 from .wire.http import HttpTransport, Transport
 
@@ -88,10 +89,8 @@ class Sampler:
         ) -> abc.DisposableBase:
             scheduler = request_scheduler(scheduler)
             identity = request_id or str(uuid.uuid4())
-            events = attempt(request, self.config, self._backend, self._transport, request_id=identity).pipe(
-                failures_as_events(request_id=identity, clock=clock_of(scheduler))
-            )
-            return _isolated(events, observer, scheduler)
+            events = attempt(request, self.config, self._backend, self._transport, request_id=identity)
+            return _deliver(events, observer, scheduler, identity)
 
         return Observable(subscribe)
 
@@ -121,10 +120,13 @@ class Sampler:
         )
 
 
-def _isolated(
-    source: Observable[SamplingEvent], observer: abc.ObserverBase[SamplingEvent], scheduler: abc.SchedulerBase
+def _deliver(
+    source: Observable[SamplingEvent],
+    observer: abc.ObserverBase[SamplingEvent],
+    scheduler: abc.SchedulerBase,
+    request_id: str,
 ) -> abc.DisposableBase:
-    """Subscribe so that a subscriber's own error ends its subscription and nothing else."""
+    """The rim of a request: failures become `Failed`, and a subscriber's own error ends its subscription only."""
     subscription = SingleAssignmentDisposable()
     deliver = observer.on_next
 
@@ -135,7 +137,14 @@ def _isolated(
             subscription.dispose()
             _report(error)
 
-    subscription.disposable = source.subscribe(on_next, observer.on_error, observer.on_completed, scheduler=scheduler)
+    def on_error(error: Exception) -> None:
+        if not isinstance(error, SamplingError):
+            observer.on_error(error)
+            return
+        on_next(failed_event(error, request_id, clock_of(scheduler)()))
+        observer.on_completed()
+
+    subscription.disposable = source.subscribe(on_next, on_error, observer.on_completed, scheduler=scheduler)
     return subscription
 
 

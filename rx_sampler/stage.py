@@ -6,13 +6,13 @@ where stages meet Rx's subscribe protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex.disposable import SingleAssignmentDisposable
 
-__all__ = ["Machine", "through"]
+__all__ = ["Machine", "connect", "through"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -50,71 +50,80 @@ class Machine(Generic[A, B]):
         return error
 
 
-class _Link:
-    """One machine in its place: fed by the link or source before it, feeding what stands behind."""
+class _Receiver(NamedTuple):
+    on_next: Callable[[Any], None]
+    on_error: Callable[[Exception], None]
+    on_completed: Callable[[], None]
 
-    __slots__ = ("_close_source", "_feed", "_machine", "_next", "_push", "ended")
 
-    def __init__(self, machine: Machine[Any, Any], behind: _Receiver, close_source: Callable[[], None]) -> None:
-        self._machine = machine
-        self._feed = machine.feed
-        self._next = behind
-        self._push = behind.on_next
-        self._close_source = close_source
-        self.ended = False
+def _link(machine: Machine[Any, Any], behind: _Receiver, close_source: Callable[[], None]) -> _Receiver:
+    """One machine in its place: fed by the source or link before it, feeding what stands behind."""
+    feed = machine.feed
+    push = behind.on_next
+    ended = False
 
-    def on_next(self, item: Any) -> None:
-        if self.ended:
+    def on_next(item: Any) -> None:
+        if ended:
             return
         try:
-            out = self._feed(item)
+            out = feed(item)
         except Exception as error:
-            self._fail(error)
+            fail(error)
             return
-        push = self._push
         for value in out:
             push(value)
-        if self._machine.done:
-            self._finish()
+        if machine.done:
+            finish()
 
-    def on_error(self, error: Exception) -> None:
-        if not self.ended:
-            self._fail(error)
+    def on_error(error: Exception) -> None:
+        if not ended:
+            fail(error)
 
-    def on_completed(self) -> None:
-        if self.ended:
+    def on_completed() -> None:
+        if ended:
             return
         try:
-            out = self._machine.finish()
+            out = machine.finish()
         except Exception as error:
-            self._fail(error)
+            fail(error)
             return
         for value in out:
-            self._push(value)
-        self._finish()
+            push(value)
+        finish()
 
-    def _finish(self) -> None:
-        if self._machine.error is not None:
-            self._fail(self._machine.error)
+    def finish() -> None:
+        nonlocal ended
+        if machine.error is not None:
+            fail(machine.error)
         else:
-            self.ended = True
-            self._next.on_completed()
-            self._close_source()
+            ended = True
+            behind.on_completed()
+            close_source()
 
-    def _fail(self, error: Exception) -> None:
-        self.ended = True
-        for value in self._machine.spill():
-            self._push(value)
-        self._next.on_error(self._machine.fail(error))
-        self._close_source()
+    def fail(error: Exception) -> None:
+        nonlocal ended
+        ended = True
+        for value in machine.spill():
+            push(value)
+        behind.on_error(machine.fail(error))
+        close_source()
+
+    return _Receiver(on_next, on_error, on_completed)
 
 
-class _Receiver(Protocol):
-    def on_next(self, value: Any, /) -> None: ...
-
-    def on_error(self, error: Exception, /) -> None: ...
-
-    def on_completed(self) -> None: ...
+def connect(
+    source: Observable[Any],
+    machines: Sequence[Machine[Any, Any]],
+    observer: abc.ObserverBase[Any],
+    scheduler: abc.SchedulerBase | None,
+) -> abc.DisposableBase:
+    """Subscribe to `source` through `machines`, one behind the other; dispose disposes the source."""
+    upstream = SingleAssignmentDisposable()
+    link = _Receiver(observer.on_next, observer.on_error, observer.on_completed)
+    for machine in reversed(machines):
+        link = _link(machine, link, upstream.dispose)
+    upstream.disposable = source.subscribe(*link, scheduler=scheduler)
+    return upstream
 
 
 @overload
@@ -152,12 +161,7 @@ def through(*makers: Callable[[], Machine[Any, Any]]) -> Callable[[Observable[An
         def subscribe(
             observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            upstream = SingleAssignmentDisposable()
-            link: _Receiver = observer
-            for make in reversed(makers):
-                link = _Link(make(), link, upstream.dispose)
-            upstream.disposable = source.subscribe(link.on_next, link.on_error, link.on_completed, scheduler=scheduler)
-            return upstream
+            return connect(source, [make() for make in makers], observer, scheduler)
 
         return Observable(subscribe)
 

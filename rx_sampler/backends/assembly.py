@@ -123,13 +123,14 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
     def __init__(self, context: Context) -> None:
         self.context = context
         self.pulse = context.pulse
+        self.explain: Callable[[SamplingError], SamplingError] = lambda error: error
+        """What the owner has to say to an error that ends the attempt."""
         self.settled = False
         """The answer is whole although its end was not announced."""
         self._request_id = context.request_id
         self._attempt = context.attempt
         self._started_at: float | None = None
         self._stamps = array("d")
-        self._chunk_index = 0
         self._first_text_at: float | None = None
         self.text_chars = 0
         """Characters on the text channel so far: where an annotation that comes now stands."""
@@ -141,6 +142,13 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         self._damage: SamplingError | None = None
 
     # -- to implement
+
+    def quick(self, _document: Any) -> list[SamplingEvent] | None:
+        """Events of parsed JSON that is a plain piece of text in a known place; None for anything else.
+
+        The short cut of nearly all frames: it looks at the few fields that it needs and trusts none of them.
+        """
+        return None
 
     def response(self, *, cut: bool) -> SamplingResponse:
         """What the answer amounts to now; `cut` if it stopped before its natural end."""
@@ -194,9 +202,11 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         return events
 
     def fail(self, error: Exception) -> Exception:
-        if not isinstance(error, SamplingError) or error.where is not None:
+        if not isinstance(error, SamplingError):
             return error
-        return self._explained(error, self.response(cut=True) if self.has_content() else None)
+        if error.where is None:
+            self._explained(error, self.response(cut=True) if self.has_content() else None)
+        return self.explain(error)
 
     def _explained(self, error: SamplingError, partial: SamplingResponse | None) -> SamplingError:
         error.partial = partial
@@ -272,11 +282,11 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         if not text:
             return
         pulse = self.pulse
-        now = pulse.now
-        pulse.content_at = now
+        now = pulse.content_at = pulse.now
         sink.append(text)
-        index = self._chunk_index = self._chunk_index + 1
-        self._stamps.append(now)
+        stamps = self._stamps
+        stamps.append(now)
+        index = len(stamps)
         if index == 1:
             out.append(FirstToken(**self.stamp(), channel=channel))
         if channel == TEXT and choice == 0:

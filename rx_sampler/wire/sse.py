@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from pydantic_core import from_json
@@ -54,15 +55,18 @@ _new_frame: Final[Callable[[tuple[str, bytes, str]], SseFrame]] = partial(
 _PLAIN: Final = re.compile(rb"(?:(?:event: [^\n]*\n)?data: [^\n]*\n\n){1,64}+")
 _PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\n]*)\n)?data: ([^\n]*)\n\n")
 
-_NAMES: Final[dict[bytes, str]] = {b"": "message"}
-"""Event names met so far: a wire format has a few dozen; what a hostile server invents beyond is not kept."""
+
+class _Names(dict[bytes, str]):
+    """Event names met so far: a wire format has a few dozen; what a hostile server invents beyond is not kept."""
+
+    def __missing__(self, value: bytes) -> str:
+        name = value.decode("utf-8", "replace") or "message"
+        if len(self) < 256 and len(value) <= 64:
+            self[value] = name
+        return name
 
 
-def _event_name(value: bytes) -> str:
-    name = value.decode("utf-8", "replace") or "message"
-    if len(_NAMES) < 256 and len(value) <= 64:
-        _NAMES[value] = name
-    return name
+_name_of: Final = _Names().__getitem__
 
 
 class SseParser(Machine[bytes, SseFrame]):
@@ -84,50 +88,48 @@ class SseParser(Machine[bytes, SseFrame]):
         self._unframed_bytes = 0
 
     def feed(self, item: bytes) -> Iterator[SseFrame]:
+        data = item
         try:
-            yield from self._read(item)
+            if self._sniffing:
+                data = self._start(data)
+            if not data:
+                return
+            if self._unframed is not None:
+                self._keep_unframed(self._unframed, data)
+            if self._after_cr:
+                self._after_cr = False
+                if data[0] == 10:
+                    data = data[1:]
+            if b"\r" in data:
+                self._after_cr = data.endswith(b"\r")
+                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            if self._line:
+                if b"\n" not in data:
+                    self._hold_line(data)
+                    return
+                self._held -= sum(map(len, self._line))
+                self._line.append(data)
+                data = b"".join(self._line)
+                self._line.clear()
+            start = 0
+            while True:
+                while not self._open and (plain := _PLAIN.match(data, start)):
+                    # The road of nearly all bytes: whole events of one data line, perhaps with a name before it.
+                    self._unframed = None
+                    names, values = zip(*_PLAIN_EVENT.findall(data, start, plain.end()), strict=True)
+                    yield from map(_new_frame, zip(map(_name_of, names), values, repeat(self._id), strict=False))
+                    start = plain.end()
+                end = data.find(b"\n", start)
+                if end < 0:
+                    break
+                if (frame := self._take_line(data[start:end])) is not None:
+                    self._unframed = None
+                    yield frame
+                start = end + 1
+            if start < len(data):
+                self._hold_line(data[start:])
         except SamplingError as error:  # too large: what was whole before it still counts
             self.done, self.error = True, error
-
-    def _read(self, data: bytes) -> Iterator[SseFrame]:
-        if self._sniffing:
-            data = self._start(data)
-        if not data:
-            return
-        if self._unframed is not None:
-            self._keep_unframed(self._unframed, data)
-        if self._after_cr:
-            self._after_cr = False
-            if data[0] == 10:
-                data = data[1:]
-        if b"\r" in data:
-            self._after_cr = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if self._line:
-            if b"\n" not in data:
-                self._hold_line(data)
-                return
-            self._held -= sum(map(len, self._line))
-            self._line.append(data)
-            data = b"".join(self._line)
-            self._line.clear()
-        start = 0
-        while True:
-            while not self._open and (plain := _PLAIN.match(data, start)):
-                # The road of nearly all bytes: whole events of one data line, perhaps with a name before it.
-                identity, self._unframed = self._id, None
-                for name, value in _PLAIN_EVENT.findall(data, start, plain.end()):
-                    yield _new_frame((_NAMES.get(name) or _event_name(name), value, identity))
-                start = plain.end()
-            end = data.find(b"\n", start)
-            if end < 0:
-                break
-            if (frame := self._take_line(data[start:end])) is not None:
-                self._unframed = None
-                yield frame
-            start = end + 1
-        if start < len(data):
-            self._hold_line(data[start:])
 
     def finish(self) -> list[SseFrame]:
         if self._head:  # fewer bytes than a byte order mark has: no line can be in them
@@ -188,7 +190,7 @@ class SseParser(Machine[bytes, SseFrame]):
             self._data.append(value)
             self._grow(len(value) + 1)
         elif name == b"event":
-            self._event = _event_name(value)
+            self._event = _name_of(value)
         elif name == b"id":
             if b"\0" not in value:
                 self._id = value.decode("utf-8", "replace")

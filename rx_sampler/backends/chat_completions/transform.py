@@ -67,6 +67,23 @@ class ChatTransform(Transform[ChatChunk]):
         self._usage: JsonObject = {}
         self._extras: JsonObject = {}
 
+    def quick(self, document: Any) -> list[SamplingEvent] | None:
+        try:
+            (choice,) = document["choices"]
+            delta = choice["delta"]
+            text = delta["content"]
+            state = self._choices[choice["index"]]
+            if len(delta) != 1 or type(text) is not str or choice.get("finish_reason") or not self._named:
+                return None
+            if document.get("usage") or document.get("error") or choice.get("error"):
+                return None
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+        state.has_delta = True
+        out: list[SamplingEvent] = []
+        self.text(out, state.sinks, text, state.index)
+        return out
+
     def feed(self, item: ChatChunk) -> list[SamplingEvent]:
         if item is DONE:
             return self.complete()
@@ -83,8 +100,8 @@ class ChatTransform(Transform[ChatChunk]):
         return out
 
     def _name(self, out: list[SamplingEvent], chunk: ChatChunk) -> None:
-        self._id = self._id or chunk.get("id") or None
-        self._model = self._model or chunk.get("model") or None
+        self._id = self._id or _text(chunk.get("id"))
+        self._model = self._model or _text(chunk.get("model"))
         if (self._id and self._model) or (chunk.get("choices") and (self._id or self._model)):
             self.announce(out, message_id=self._id, model=self._model)
 
@@ -92,7 +109,7 @@ class ChatTransform(Transform[ChatChunk]):
         if not chunk:
             self.note_damage(chunk)
         if self._model is None:
-            self._model = chunk.get("model") or None
+            self._model = _text(chunk.get("model"))
         if usage := chunk.get("usage"):
             self._usage = merge_usage(self._usage, usage)
         elif (groq := chunk.get("x_groq")) and (usage := as_object(groq.get("usage"))) and not self._usage:
@@ -265,3 +282,7 @@ def _stopped_by_error() -> SamplingError:
     return SamplingError.of(
         SamplingErrorKind.API, "the server stopped the answer with an error", code="error", is_retryable=True
     )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

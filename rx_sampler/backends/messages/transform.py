@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from rx_sampler.backends.assembly import DONE, Context, Transform, stop_with_calls
 from rx_sampler.backends.lenient import as_int, as_list, as_object
@@ -56,18 +56,28 @@ class MessagesTransform(Transform[MessagesChunk]):
         self._usage: JsonObject = {}
         self._stop: MessagesDelta = {}
 
+    def quick(self, document: Any) -> list[SamplingEvent] | None:
+        try:
+            delta = document["delta"]
+            text = delta["text"]
+            if delta["type"] != "text_delta" or document["type"] != "content_block_delta" or len(delta) != 2:
+                return None
+            block = self._by_index[document["index"]]
+        except (KeyError, TypeError):
+            return None
+        if block.kind != "text" or type(text) is not str:
+            return None
+        out: list[SamplingEvent] = []
+        self.text(out, block.sinks, text)
+        return out
+
     def feed(self, item: MessagesChunk) -> list[SamplingEvent]:
         kind = item.get("type")
         out: list[SamplingEvent] = []
         if kind == "content_block_delta":
-            index = item.get("index") or 0
-            block = self._by_index.get(index)
             delta = item.get("delta")
             if delta:
-                if block is not None and block.kind == "text" and delta.get("type") == "text_delta":
-                    self.text(out, block.sinks, delta.get("text") or "")  # as nearly all are
-                else:
-                    self._read_delta(out, index, block, delta)
+                self._read_delta(out, item.get("index") or 0, delta)
         elif kind == "content_block_start":
             self._start(out, item)
         elif kind == "content_block_stop":
@@ -172,7 +182,8 @@ class MessagesTransform(Transform[MessagesChunk]):
 
     # -- deltas
 
-    def _read_delta(self, out: list[SamplingEvent], index: int, block: Block | None, delta: MessagesDelta) -> None:
+    def _read_delta(self, out: list[SamplingEvent], index: int, delta: MessagesDelta) -> None:
+        block = self._by_index.get(index)
         kind = _KIND_OF_DELTA.get(delta.get("type") or "")
         if block is None or (kind is not None and not _takes(block, kind)):
             block = self._stray(out, index, block, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from rx_sampler.backends.assembly import DONE, Context, Transform, stop_with_calls
 from rx_sampler.backends.chat_completions.usage import cost_usd
@@ -44,10 +44,10 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         self._output = Output()
         self._spoken: Part | None = None  # the part that spoke last on the reasoning channel
         self._writing = Part(TEXT)  # where the last text delta went, and what it said about where
-        self._writing_at: tuple[int | None, int | None, str | None] | None = None
+        self._writing_at: tuple[int | None, int | None] | None = None
         self._final: JsonObject = {}
         self._named_by: JsonObject = {}
-        self._last: ResponsesChunk = {}
+        self._last: tuple[int | None, str, object] = (None, "", None)
         self._handlers: dict[str, Callable[[list[SamplingEvent], ResponsesChunk], None]] = {
             "response.output_text.delta": self._text_delta,
             "response.reasoning_text.delta": self._reasoning_delta,
@@ -74,6 +74,21 @@ class ResponsesTransform(Transform[ResponsesChunk]):
             CHECK_EVENT: self._doom_loop_check,
         }
 
+    def quick(self, document: Any) -> list[SamplingEvent] | None:
+        try:
+            kind, delta, number = document["type"], document["delta"], document.get("sequence_number")
+            if kind != "response.output_text.delta" or type(delta) is not str or number == self._last[0]:
+                return None
+            if (document["output_index"], document["content_index"]) != self._writing_at:
+                return None
+        except (KeyError, TypeError, AttributeError):
+            return None
+        if number is not None:
+            self._last = (number, kind, delta)
+        out: list[SamplingEvent] = []
+        self._say(out, self._writing, delta)
+        return out
+
     def feed(self, item: ResponsesChunk) -> list[SamplingEvent]:
         if item is DONE:
             return self.finish()
@@ -81,9 +96,9 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         kind = item.get("type") or ""
         number = item.get("sequence_number")
         if number is not None:
-            if number == self._last.get("sequence_number") and item == self._last:
+            last, self._last = self._last, (number, kind, item.get("delta") or item)
+            if number == last[0] and self._last == last:
                 return out  # sent twice by a proxy; a repeated number alone means nothing
-            self._last = item
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(out, item)
@@ -99,10 +114,10 @@ class ResponsesTransform(Transform[ResponsesChunk]):
     # -- deltas
 
     def _text_delta(self, out: list[SamplingEvent], chunk: ResponsesChunk) -> None:
-        where = (chunk.get("output_index"), chunk.get("content_index"), chunk.get("item_id"))
-        if where != self._writing_at:
-            self._writing_at, self._writing = where, self._part(out, chunk, "message", "content", TEXT)
-        self._say(out, self._writing, chunk.get("delta"))
+        part = self._part(out, chunk, "message", "content", TEXT)
+        where = (chunk.get("output_index"), chunk.get("content_index"))
+        self._writing, self._writing_at = part, where if None not in where else None
+        self._say(out, part, chunk.get("delta"))
 
     def _refusal_delta(self, out: list[SamplingEvent], chunk: ResponsesChunk) -> None:
         part = self._part(out, chunk, "message", "content", REFUSAL)
