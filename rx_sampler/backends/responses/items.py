@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -75,6 +76,17 @@ class OutputItem:
     started: bool = False
     completed: bool = False
     signed: bool = False
+
+    def part(self, family: str, index: int, channel: str) -> Part:
+        """The stretch of text at a place of the item, begun if it is new."""
+        part = self.parts.get((family, index))
+        if part is None:
+            part = self.parts[family, index] = Part(channel)
+        part.channel = channel
+        return part
+
+    def has_said(self, text: str) -> bool:
+        return any(part.wire_chars == len(text) and part.said == text for part in self.parts.values())
 
     def items(self, *, cut: bool) -> list[ResponseItem]:
         """The item as items of a response, a message one per part."""
@@ -161,6 +173,27 @@ class Output:
         for name in (wire.get("id"), wire.get("call_id"), item_id):
             if isinstance(name, str) and name:
                 self._by_id[name] = item
+
+    def match(self, wires: list[JsonObject | None]) -> list[tuple[OutputItem | None, JsonObject, ResponsesChunk]]:
+        """The items that the output of a terminal event repeats, with where to open those that never streamed.
+
+        By index and names; without either, the nth item of its type is the nth of that type that streamed.
+        """
+        nameless: dict[str, deque[OutputItem]] = {}
+        for item in self.items:
+            if item.index is None and not item.completed:
+                nameless.setdefault(item.kind, deque()).append(item)
+        found: list[tuple[OutputItem | None, JsonObject, ResponsesChunk]] = []
+        for index, wire in enumerate(wires):
+            if wire is None:
+                continue
+            item = self.find_wire(wire, index)
+            kind = wire.get("type")
+            if item is None or item.kind != kind:
+                queue = nameless.get(str(kind))
+                item = queue.popleft() if queue else None
+            found.append((item, wire, {} if index in self._by_index else {"output_index": index}))
+        return found
 
     def in_order(self) -> list[OutputItem]:
         """By output index where all have one, else in order of appearance."""
