@@ -22,7 +22,7 @@ from .events import SamplingEvent
 from .outgoing import http_request, redacted
 from .scheduling import clock_of
 from .stage import Machine, connect
-from .wire.error_bodies import read_error, refusal
+from .wire.error_bodies import clean_message, read_error, refusal
 from .wire.headers import head_facts, retry_after_s, should_retry
 from .wire.http import Connected, HttpRequest, ResponseHead, Transport, Wire
 from .wire.idle import Limits, Pulse, watched
@@ -140,7 +140,7 @@ class _Gate(Machine[Wire, bytes]):
 
 
 def _redirected(head: ResponseHead) -> SamplingError:
-    target = head.headers.get("location", "").split("?", 1)[0]
+    target = clean_message(head.headers.get("location", "").split("?", 1)[0])
     return SamplingError.of(
         SamplingErrorKind.API,
         f"{head.host} redirects to {target[:200] or 'nowhere'} ({head.status}), which is not followed with a key; "

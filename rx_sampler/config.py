@@ -96,9 +96,14 @@ class SamplerConfig(_Frozen):
     @field_validator("base_url")
     @classmethod
     def _an_http_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"base_url is an http(s) URL such as https://api.openai.com/v1, not {url!r}")
+        try:
+            parts = urlsplit(url)
+            sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            sound = sound and bool((parts.hostname or "").rstrip(".").encode("idna"))
+        except ValueError:  # a port that is none, a label that is empty or too long
+            sound = False
+        if not sound:
+            raise ValueError("base_url is an http(s) URL with a host, such as https://api.openai.com/v1")
         return url
 
     @classmethod

@@ -66,7 +66,12 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         _check_headers(source, given)
         headers |= _lower(given)
     if config.header_injector is not None:
-        config.header_injector(headers)
+        try:
+            config.header_injector(headers)
+        except Exception as error:
+            message = f"header_injector raised {type(error).__name__}"
+            raise SamplingError.of(SamplingErrorKind.INVALID_REQUEST, message, code="header_injector") from error
+        _check_headers("header_injector", headers)
     secrets = [
         credential or "",
         *config.extra_headers.values(),

@@ -41,7 +41,7 @@ class DoomLoopSignal:
 def parse_label(raw: str) -> DoomLoopSignal:
     """Read `head@channel`; never fails, since labels are the server's to add."""
     head, _, channel = raw.partition("@")
-    if match := _REPETITION.fullmatch(head):
+    if (match := _REPETITION.fullmatch(head)) and int(match[1]) < 2**32:
         return DoomLoopSignal(raw, "tail_repetition", channel, int(match[1]))
     return DoomLoopSignal(raw, "low_logprob" if head == "low_logprob" else "unknown", channel)
 

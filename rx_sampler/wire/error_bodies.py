@@ -19,6 +19,8 @@ __all__ = ["MAX_MESSAGE_CHARS", "ErrorBody", "clean_message", "is_markup", "read
 MAX_MESSAGE_CHARS: Final = 500
 """A message is for a log line or a dialog; some servers echo the whole request in it."""
 
+_LONGEST_READ: Final = MAX_MESSAGE_CHARS * 8
+
 _NO_CREDIT_CODES: Final = frozenset(
     {
         "insufficient_quota",
@@ -118,22 +120,19 @@ def read_error(body: object) -> ErrorBody | None:
 
 
 def _read_text(text: str, depth: int) -> ErrorBody | None:
+    try:
+        return _read(json.loads(text), depth + 1)  # JSON that says nothing is not a message of its own
+    except (ValueError, RecursionError):
+        pass
     text = text.strip()
-    if text[:1] in ("{", "[", '"'):
-        try:
-            inner: object = json.loads(text)
-        except (ValueError, RecursionError):
-            inner = None
-        if inner is not None and inner != text and (found := _read(inner, depth + 1)):
-            return found
-    if not text or is_markup(text):
+    if not text or is_markup(text) or is_markup(clean_message(text)):
         return None
     message, slug = _split_marker(text)
     return ErrorBody(message=message or slug, code=slug)
 
 
 def _read(value: object, depth: int) -> ErrorBody | None:
-    if depth > 8:  # double-encoded bodies go two or three deep; deeper is a joke at our expense
+    if depth > 16:  # double-encoded bodies go two or three deep; deeper is a joke at our expense
         return None
     if isinstance(value, str):
         return _read_text(value, depth)
@@ -215,7 +214,7 @@ def refusal(
             kind=kind,
             message=message,
             status=status,
-            code=label,
+            code=clean_message(label) if label else None,
             is_retryable=retryable,
             is_context_overflow=overflow,
             retry_after_s=retry_after_s,
@@ -253,7 +252,7 @@ def status_text(status: int | None) -> str:
 
 def clean_message(text: str) -> str:
     """One printable line of at most `MAX_MESSAGE_CHARS`: white space folded, control characters shown as escapes."""
-    line = " ".join(text[: MAX_MESSAGE_CHARS * 8].split())
+    line = " ".join(text[:_LONGEST_READ].split())
     line = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) > 255 else f"\\x{ord(c):02x}" for c in line)
     return line if len(line) <= MAX_MESSAGE_CHARS else line[:MAX_MESSAGE_CHARS].rstrip() + "…"
 
@@ -264,10 +263,15 @@ def is_markup(text: str) -> bool:
     return head.startswith("<") or "<html" in head or "<!doctype" in head or "</" in head
 
 
+_MARKER: Final = re.compile(r"\[WKE=([^\]\s]{1,200})\]\.?")
+
+
 def _split_marker(text: str) -> tuple[str, str | None]:
     """xAI marks some messages with `[WKE=slug]`: the text without it, and the slug."""
-    match = re.search(r"\s*\[WKE=([^\]\s]+)\]\.?", text)
-    return (text[: match.start()] + text[match.end() :]).strip() if match else text, match[1] if match else None
+    match = _MARKER.search(text)
+    if match is None:
+        return text, None
+    return (text[: match.start()].rstrip() + text[match.end() :]).strip(), match[1]
 
 
 def _mentions_overflow(message: str) -> bool:
@@ -277,19 +281,27 @@ def _mentions_overflow(message: str) -> bool:
     )
 
 
-_WAIT: Final = re.compile(
-    r"(?:try again|retry|wait)\D{0,20}?(?:(\d+)\s*m(?:in(?:ute)?s?)?\s*)?"
-    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s\b|seconds?)",
+_WAIT: Final = re.compile(r"(?:try again|retry|wait)[^\d<>]{0,20}(?=\d)", re.IGNORECASE)
+_AMOUNT: Final = re.compile(
+    r"[\s,]*(?:and\s+)?(\d{1,9}(?:\.\d{1,9})?)\s*"
+    r"(milliseconds?|ms|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)(?![a-z])",
     re.IGNORECASE,
 )
+_UNIT_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def _wait_in_prose(message: str) -> float | None:
-    match = _WAIT.search(message[:2000])
-    if not match:
+    """The wait in words such as "Please try again in 1m6.5s" or "Wait 5 minutes"."""
+    lead = _WAIT.search(message[:_LONGEST_READ])
+    if lead is None:
         return None
-    minutes, amount, unit = match.groups()
-    return (60.0 * int(minutes) if minutes else 0.0) + float(amount) / (1e3 if unit.lower().startswith("m") else 1.0)
+    at, wait_s = lead.end(), None
+    while amount := _AMOUNT.match(message, at):
+        unit = amount[2].lower()
+        is_milli = unit == "ms" or unit.startswith("milli")
+        wait_s = (wait_s or 0.0) + float(amount[1]) * (1e-3 if is_milli else _UNIT_S[unit[0]])
+        at = amount.end()
+    return wait_s
 
 
 def _word(value: Any) -> str | None:

@@ -24,6 +24,7 @@ class HeadFacts(TypedDict, total=False):
     provider_request_id: str
 
 
+_NOT_PRINTABLE: Final = re.compile(r"[^\x21-\x7e]")
 _REQUEST_ID_HEADERS: Final = ("x-request-id", "request-id", "apim-request-id", "x-amzn-requestid", "cf-ray")
 
 
@@ -65,7 +66,7 @@ def head_facts(headers: Mapping[str, str], wall_clock: float) -> HeadFacts:
     if limits := _rate_limits(headers, wall_clock):
         facts["rate_limits"] = limits
     if request_id := next((value for name in _REQUEST_ID_HEADERS if (value := headers.get(name))), None):
-        facts["provider_request_id"] = request_id[:200]
+        facts["provider_request_id"] = _NOT_PRINTABLE.sub("", request_id)[:200]
     return facts
 
 

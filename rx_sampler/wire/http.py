@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Final, Protocol
@@ -23,6 +23,7 @@ from reactivex.disposable import Disposable
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
 from .inflate import inflater_for
+from .network_errors import NETWORK_ERRORS, translated
 
 __all__ = ["Connected", "HttpRequest", "HttpTransport", "Prepare", "ResponseHead", "Transport", "Wire"]
 
@@ -49,8 +50,10 @@ class HttpRequest:
     @property
     def host(self) -> str:
         """Host and port, for messages: the URL itself may hold a key in its query."""
-        parts = urlsplit(self.url)
-        return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+        try:
+            return urlsplit(self.url).netloc.rpartition("@")[2]
+        except ValueError:
+            return "an unreadable address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +173,19 @@ class HttpTransport:
         return Observable(subscribe)
 
 
+class _ObserverRaisedError(Exception):
+    """An observer's own error on its way out, told apart from what the network raises."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class _Exchange:
     """One request and its response, owned by one task."""
 
     def __init__(self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool]) -> None:
         self._prepare = prepare
-        self._host = ""
         self._observer = observer
         self._is_over = is_over
         self._response: aiohttp.ClientResponse | None = None
@@ -202,75 +212,85 @@ class _Exchange:
             self._response.close()
         task.cancel()
 
-    async def run(
-        self, session_of: Callable[[], contextlib.AbstractAsyncContextManager[aiohttp.ClientSession]]
-    ) -> None:
+    async def run(self, session_of: Callable[[], AbstractAsyncContextManager[aiohttp.ClientSession]]) -> None:
         try:
+            request = await self._prepare()
             async with session_of() as session:
-                await self._exchange(session)
+                await self._exchange(session, request)
         except asyncio.CancelledError:
-            if not self._stopped:
-                self._stopped = True
-                self._observer.on_error(SamplingError.of(SamplingErrorKind.CANCELLED, "the sampler was closed"))
+            self._fail(SamplingError.of(SamplingErrorKind.CANCELLED, "the sampler was closed"))
             raise
-        except SamplingError as error:
-            failure = error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            failure = _translated(error, self._host)
+        except _ObserverRaisedError as raised:
+            self._stopped = True
+            raise raised.error from None
+        except Exception as error:
+            self._fail(error)
         else:
             if not self._stopped:
                 self._stopped = True
                 self._observer.on_completed()
-            return
+
+    def _fail(self, error: Exception) -> None:
         if not self._stopped:
             self._stopped = True
-            self._observer.on_error(failure)
+            self._observer.on_error(error)
 
-    async def _exchange(self, session: aiohttp.ClientSession) -> None:
-        request = await self._prepare()
-        self._host = request.host
+    def _emit(self, item: Wire) -> None:
+        try:
+            self._observer.on_next(item)
+        except Exception as error:
+            raise _ObserverRaisedError(error) from error
+
+    async def _exchange(self, session: aiohttp.ClientSession, request: HttpRequest) -> None:
+        raised: list[_ObserverRaisedError] = []
 
         def connected() -> None:
-            if not self._stopped:
-                self._observer.on_next(Connected())
+            try:
+                if not self._stopped:
+                    self._emit(Connected())
+            except _ObserverRaisedError as error:
+                raised.append(error)  # aiohttp would drop the new connection without closing it
 
-        response = await session.post(
-            request.url,
-            data=request.body,
-            headers=request.headers,
-            allow_redirects=False,
-            trace_request_ctx=connected,
-        )
+        try:
+            response = await session.post(
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,
+                trace_request_ctx=connected,
+            )
+        except NETWORK_ERRORS as error:
+            raise translated(error, request.host) from error
         self._response = response
         try:
+            if raised:
+                raise raised[0]
             if not self._stopped:
-                self._observer.on_next(
-                    ResponseHead(status=response.status, headers=response.headers, host=request.host)
-                )
-            await self._read(response)
+                self._emit(ResponseHead(status=response.status, headers=response.headers, host=request.host))
+            await self._read(response, request.host)
         finally:
             # Closes the socket unless the body ended, in which case the connection is back in the pool already.
             response.close()
 
-    async def _read(self, response: aiohttp.ClientResponse) -> None:
+    async def _read(self, response: aiohttp.ClientResponse, host: str) -> None:
         content = response.content
         inflater = inflater_for(response.headers.get("content-encoding", ""))
         read = content.readany
         while not self._stopped:
             try:
                 data = await read()
-            except aiohttp.ClientError:
+            except NETWORK_ERRORS as error:
                 # What had arrived before the break is whole frames that the reader has not seen.
                 self._emit_all(inflater, _left_in(content))
-                raise
+                raise translated(error, host) from error
             if not data:
                 return
             if inflater is None:
-                self._observer.on_next(data)
+                self._emit(data)
             else:
                 self._emit_all(inflater, data)
         if self._drains:
-            with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
+            with contextlib.suppress(*NETWORK_ERRORS):
                 async with asyncio.timeout(DRAIN_S):
                     while not content.at_eof():
                         await content.readany()
@@ -278,7 +298,7 @@ class _Exchange:
     def _emit_all(self, inflater: Any, data: bytes) -> None:
         for piece in [data] if inflater is None else inflater.feed(data):
             if piece and not self._stopped:
-                self._observer.on_next(piece)
+                self._emit(piece)
 
 
 def _left_in(content: aiohttp.StreamReader) -> bytes:
@@ -300,39 +320,3 @@ def _report(task: asyncio.Task[None]) -> None:
     # Only a bug, or an observer that raised where nobody guards it, ends the task in an exception.
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "an exchange failed", "exception": error, "task": task})
-
-
-def _translated(error: Exception, host: str) -> SamplingError:
-    """Our error for what aiohttp and the socket raise; the words are ours, since theirs may quote the URL."""
-    retryable = True
-    if isinstance(error, aiohttp.InvalidURL):
-        return _because(SamplingErrorKind.INVALID_REQUEST, "the URL of the request is not valid", error)
-    if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
-        message, retryable = f"the TLS connection to {host} failed: {_reason(error)}", False
-    elif isinstance(error, aiohttp.ClientConnectorDNSError):
-        message = f"the host name of {host} cannot be resolved"
-    elif isinstance(error, aiohttp.ClientConnectorError):
-        message = f"cannot connect to {host}: {_reason(error)}"
-    elif isinstance(error, aiohttp.ServerDisconnectedError):
-        message = f"{host} closed the connection without an answer"
-    elif isinstance(error, aiohttp.ClientPayloadError):
-        message = f"the connection to {host} broke before the body ended"
-    elif isinstance(error, aiohttp.ClientResponseError):
-        message = f"{host} answered something that is not HTTP: {' '.join(error.message.split())[:200]}"
-    elif isinstance(error, ValueError):
-        return _because(SamplingErrorKind.INVALID_REQUEST, "the request cannot be sent: a header is not valid", error)
-    else:
-        message = f"the connection to {host} broke: {_reason(error)}"
-    return _because(SamplingErrorKind.HTTP, message, error, retryable)
-
-
-def _because(kind: SamplingErrorKind, message: str, cause: Exception, is_retryable: bool = False) -> SamplingError:
-    error = SamplingError.of(kind, message, is_retryable=is_retryable)
-    error.__cause__ = cause
-    return error
-
-
-def _reason(error: BaseException) -> str:
-    inner = getattr(error, "os_error", error)
-    text = getattr(inner, "strerror", None) or getattr(inner, "reason", None) or type(inner).__name__
-    return str(text)[:200]

@@ -19,22 +19,24 @@ class Inflater:
 
     def __init__(self, coding: str) -> None:
         self._gzip = coding in ("gzip", "x-gzip")
-        self._inner = zlib.decompressobj(31 if self._gzip else 15)
-        self._raw_deflate = not self._gzip
+        self._inner = zlib.decompressobj(31) if self._gzip else None
+        self._head = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        if self._inner is None:
+            data = self._head = self._head + data
+            if len(data) < 2:
+                return
+            # RFC 9110 section 8.4.1.2: some send deflate without its zlib wrapper, whose two bytes RFC 1950 defines.
+            wrapped = data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0
+            self._inner = zlib.decompressobj(15 if wrapped else -15)
         while data:
             try:
                 piece = self._inner.decompress(data, _PIECE_BYTES)
             except zlib.error as error:
-                if self._raw_deflate:  # RFC 9110 section 8.4.1.2: some send the stream without its zlib wrapper
-                    self._raw_deflate = False
-                    self._inner = zlib.decompressobj(-15)
-                    continue
                 raise SamplingError.of(
                     SamplingErrorKind.HTTP, f"the response's content coding is corrupt ({error})", is_retryable=True
                 ) from error
-            self._raw_deflate = False
             if piece:
                 yield piece
             data = self._inner.unconsumed_tail

@@ -70,13 +70,17 @@ _name_of: Final = _Names().__getitem__
 
 
 class SseParser(Machine[bytes, SseFrame]):
-    """The parser as a machine. Linear in bytes however they are cut; holds one event, at most `max_frame_bytes`."""
+    """The parser as a machine. Linear in bytes however they are cut.
+
+    No line, no event's data and no unframed body may exceed `max_frame_bytes`; that is also what it holds at most of
+    each.
+    """
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
         self._max = max_frame_bytes
         self._line: list[bytes] = []  # pieces of the line that has no end yet: joined once, or it would be quadratic
         self._data: list[bytes] = []  # data lines of the open event
-        self._held = 0  # bytes in _line and _data
+        self._line_bytes = self._data_bytes = 0
         self._open = False  # inside an event: some line came since the last blank one
         self._event = "message"
         self._id = ""
@@ -88,34 +92,16 @@ class SseParser(Machine[bytes, SseFrame]):
         self._unframed_bytes = 0
 
     def feed(self, item: bytes) -> Iterator[SseFrame]:
-        data = item
         try:
-            if self._sniffing:
-                data = self._start(data)
-            if not data:
-                return
-            if self._unframed is not None:
-                self._keep_unframed(self._unframed, data)
-            if self._after_cr:
-                self._after_cr = False
-                if data[0] == 10:
-                    data = data[1:]
-            if b"\r" in data:
-                self._after_cr = data.endswith(b"\r")
-                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            if self._line:
-                if b"\n" not in data:
-                    self._hold_line(data)
-                    return
-                self._held -= sum(map(len, self._line))
-                self._line.append(data)
-                data = b"".join(self._line)
-                self._line.clear()
+            data = self._from_open_line(item)
             start = 0
             while True:
                 while not self._open and (plain := _PLAIN.match(data, start)):
+                    if plain.end() - start > self._max:
+                        break  # perhaps too large: line by line, then
                     # The road of nearly all bytes: whole events of one data line, perhaps with a name before it.
-                    self._unframed = None
+                    if self._unframed is not None:
+                        self._be_framed(len(data) - plain.end())
                     names, values = zip(*_PLAIN_EVENT.findall(data, start, plain.end()), strict=True)
                     yield from map(_new_frame, zip(map(_name_of, names), values, repeat(self._id), strict=False))
                     start = plain.end()
@@ -123,19 +109,50 @@ class SseParser(Machine[bytes, SseFrame]):
                 if end < 0:
                     break
                 if (frame := self._take_line(data[start:end])) is not None:
-                    self._unframed = None
+                    if self._unframed is not None:
+                        self._be_framed(len(data) - end)
                     yield frame
                 start = end + 1
             if start < len(data):
-                self._hold_line(data[start:])
+                self._hold(data[start:])
+            if self._unframed is not None:
+                self._check(self._unframed_bytes)
         except SamplingError as error:  # too large: what was whole before it still counts
             self.done, self.error = True, error
+
+    def _from_open_line(self, data: bytes) -> bytes:
+        """The bytes from the start of the open line on, with LF for all line ends; empty while no line has ended."""
+        if self._sniffing:
+            data = self._start(data)
+        if self._unframed is not None:
+            self._unframed.append(data)
+        if data and self._after_cr:
+            self._after_cr = False
+            if data[0] == 10:
+                data = data[1:]
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._unframed_bytes += len(data) if self._unframed is not None else 0
+        if self._line:
+            if b"\n" not in data:
+                self._hold(data)
+                return b""
+            self._line.append(data)
+            data = b"".join(self._line)
+            self._line.clear()
+            self._line_bytes = 0
+        return data
 
     def finish(self) -> list[SseFrame]:
         if self._head:  # fewer bytes than a byte order mark has: no line can be in them
             self._line.append(self._head)
-        if self._line:
-            self._take_line(b"".join(self._line))
+        try:
+            if self._line:
+                self._take_line(b"".join(self._line))
+        except SamplingError as error:
+            self.error = error
+            return []
         if self._data and not _is_whole(b"\n".join(self._data)):
             self._data.clear()
         frame = self._dispatch()
@@ -156,20 +173,18 @@ class SseParser(Machine[bytes, SseFrame]):
             self._sniffing = False
             if text[0] in b"{[<":
                 self._unframed = []
+                return text
         return data
 
-    def _keep_unframed(self, kept: list[bytes], data: bytes) -> None:
-        kept.append(data)
-        self._unframed_bytes += len(data)
-        self._check(self._unframed_bytes)
+    def _be_framed(self, bytes_after: int) -> None:
+        """There is an event after all; what came before it had to fit, too, however it was cut."""
+        self._check(self._unframed_bytes - bytes_after)
+        self._unframed = None
 
-    def _hold_line(self, piece: bytes) -> None:
+    def _hold(self, piece: bytes) -> None:
         self._line.append(piece)
-        self._grow(len(piece))
-
-    def _grow(self, size: int) -> None:
-        self._held += size
-        self._check(self._held)
+        self._line_bytes += len(piece)
+        self._check(self._line_bytes)
 
     def _check(self, size: int) -> None:
         if size > self._max:
@@ -182,13 +197,15 @@ class SseParser(Machine[bytes, SseFrame]):
     def _take_line(self, line: bytes) -> SseFrame | None:
         if not line:
             return self._dispatch()
+        self._check(len(line))
         self._open = True
         name, colon, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
         if name == b"data":
             self._data.append(value)
-            self._grow(len(value) + 1)
+            self._data_bytes += len(value) + 1
+            self._check(self._data_bytes - 1)
         elif name == b"event":
             self._event = _name_of(value)
         elif name == b"id":
@@ -206,7 +223,7 @@ class SseParser(Machine[bytes, SseFrame]):
             self._data.clear()
         elif self._error_value:
             frame = SseFrame("error", self._error_value, self._id)
-        self._held = 0
+        self._data_bytes = 0
         self._open = False
         self._event = "message"
         self._error_value = b""

@@ -202,7 +202,6 @@ def test_white_space_before_an_unframed_body_is_no_matter() -> None:
         assert (frame.event, frame.data.strip()) == (UNFRAMED, b'{"error":"x"}'), reads
 
 
-@pytest.mark.xfail(reason="white space that came in a read before is lost, in the same read it is kept", strict=True)
 def test_white_space_before_an_unframed_body_is_kept_or_lost_however_it_is_cut() -> None:
     body = b' \r\n\t{"error":"x"}'
     assert len({frame.data for reads in every_split(body) for frame in frames_of(reads)}) == 1
@@ -239,19 +238,16 @@ def test_an_unframed_body_fails_at_the_limit() -> None:
     check_oversize(b"{" * 40, 32, [])
 
 
-@pytest.mark.xfail(reason="the limit is not looked at for events that end in the read they begin in", strict=True)
 def test_an_event_over_the_limit_fails_however_it_is_cut() -> None:
     check_oversize(b"data: a\n\ndata: " + b"x" * 40 + b"\n\n", 32, [b"a"])
 
 
-@pytest.mark.xfail(reason="a whole line in one read is not counted, one in pieces is", strict=True)
 def test_a_comment_over_the_limit_has_one_outcome_however_it_is_cut() -> None:
     stream = b"data: a\n\n:" + b"x" * 40 + b"\n\ndata: b\n\n"
     outcomes = {(len(frames), type(error)) for frames, error in (parsed(reads, 32) for reads in every_split(stream))}
     assert len(outcomes) == 1
 
 
-@pytest.mark.xfail(reason="a read is kept as unframed, and counted, before its events are looked for", strict=True)
 def test_events_behind_something_unframed_lift_its_limit() -> None:
     stream = b"{\n\n" + b"data: 0123456789\n\n" * 4
     for reads in every_split(stream):

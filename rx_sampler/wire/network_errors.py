@@ -1,0 +1,43 @@
+"""What aiohttp and the socket raise, as errors of ours. The words are ours too: theirs may quote the URL."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+import aiohttp
+
+from rx_sampler.errors import SamplingError, SamplingErrorKind
+
+__all__ = ["NETWORK_ERRORS", "translated"]
+
+NETWORK_ERRORS: Final = (aiohttp.ClientError, OSError, ValueError)
+"""All that a request and the reading of its response raise; ValueError comes of a URL (yarl, idna)."""
+
+
+def translated(error: Exception, host: str) -> SamplingError:
+    """The `SamplingError` for one of `NETWORK_ERRORS`; `host` (and port) is all that it tells of the URL."""
+    retryable = True
+    if isinstance(error, ValueError):  # aiohttp.InvalidURL is one
+        return SamplingError.of(SamplingErrorKind.INVALID_REQUEST, f"the URL of the request is not valid: {host}")
+    if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
+        message, retryable = f"the TLS connection to {host} failed: {_reason(error)}", False
+    elif isinstance(error, aiohttp.ClientConnectorDNSError):
+        message = f"the host name of {host} cannot be resolved"
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        message = f"cannot connect to {host}: {_reason(error)}"
+    elif isinstance(error, aiohttp.ServerDisconnectedError):
+        message = f"{host} closed the connection without an answer"
+    elif isinstance(error, aiohttp.ClientPayloadError):
+        message = f"the connection to {host} broke before the body ended"
+    elif isinstance(error, aiohttp.ClientResponseError):
+        message = f"{host} answered something that is not HTTP: {' '.join(error.message.split())[:200]}"
+    else:
+        message = f"the connection to {host} broke: {_reason(error)}"
+    return SamplingError.of(SamplingErrorKind.HTTP, message, is_retryable=retryable)
+
+
+def _reason(error: BaseException) -> str:
+    inner = getattr(error, "os_error", error)
+    text = getattr(inner, "strerror", None) or getattr(inner, "reason", None) or type(inner).__name__
+    return str(text)[:200]
