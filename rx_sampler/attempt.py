@@ -24,8 +24,8 @@ from .scheduling import clock_of
 from .stage import Machine, connect
 from .wire.error_bodies import clean_message, read_error, refusal
 from .wire.headers import head_facts, retry_after_s, should_retry
-from .wire.http import Connected, HttpRequest, ResponseHead, Transport, Wire
 from .wire.idle import Limits, Pulse, watched
+from .wire.transport import Connected, HttpRequest, ResponseHead, Transport, Wire
 
 __all__ = ["attempt"]
 

@@ -19,7 +19,8 @@ HeaderInjector = Callable[[dict[str, str]], None]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built at first use: the schemas of all models cost as much as the import of a library.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class RetryPolicy(_Frozen):

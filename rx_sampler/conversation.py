@@ -46,7 +46,8 @@ StopReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built at first use: the schemas of all models cost as much as the import of a library.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class TextPart(_Frozen):
@@ -216,7 +217,7 @@ class ToolSpec(_Frozen):
 class HostedTool(BaseModel):
     """A tool that the server runs, such as `web_search`; further keys go to the wire as they are."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", defer_build=True)
     type: str = Field(min_length=1)
 
 

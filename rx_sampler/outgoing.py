@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -17,7 +16,7 @@ from .config import SamplerConfig
 from .conversation import SamplingRequest
 from .errors import SamplingError, SamplingErrorKind
 from .wire.doom_loop import CHECK_HEADER
-from .wire.http import HttpRequest
+from .wire.transport import HttpRequest
 
 __all__ = ["endpoint_url", "http_request", "redacted"]
 
@@ -106,6 +105,8 @@ def redacted(message: str, secrets: tuple[str, ...]) -> str:
 
 @cache
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # slow to import
+
     try:
         return version("rx-sampler")
     except PackageNotFoundError:  # a source tree that was never installed

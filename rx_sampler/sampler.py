@@ -23,7 +23,7 @@ from .events import Completed, Failed, SamplingEvent
 from .metrics import LatencyMetrics
 from .outcome import failed_event
 from .scheduling import clock_of, request_scheduler
-from .wire.http import HttpTransport, Transport
+from .wire.transport import Transport
 
 __all__ = ["Sampler", "SamplingResult"]
 
@@ -55,7 +55,12 @@ class Sampler:
     def __init__(self, config: SamplerConfig, *, transport: Transport | None = None) -> None:
         self.config = config
         self._backend = get_backend(config.backend)
-        self._transport = transport or HttpTransport(trust_env=config.trust_env)
+        if transport is None:
+            # aiohttp is two thirds of the import time, and who replays recordings never needs it.
+            from rx_sampler.wire.http import HttpTransport
+
+            transport = HttpTransport(trust_env=config.trust_env)
+        self._transport = transport
 
     async def __aenter__(self) -> Self:
         self._transport.open()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -65,6 +64,8 @@ def get_backend(name: str) -> Backend[Any]:
     """The backend of that name: built in, or found by entry point. Raises ValueError, naming those there are."""
     if name in _BUILT_IN:
         return cast("Backend[Any]", import_module(f"rx_sampler.backends.{name}").BACKEND)
+    from importlib.metadata import entry_points  # slow to import, and needed for third parties' backends only
+
     found = {point.name: point for point in entry_points(group="rx_sampler.backends")}
     if name not in found:
         raise ValueError(f"backend {name!r} is not known; known are {', '.join([*_BUILT_IN, *sorted(found)])}")

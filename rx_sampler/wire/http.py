@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 import aiohttp
 from reactivex import Observable, abc
@@ -24,8 +22,9 @@ from rx_sampler.errors import SamplingError, SamplingErrorKind
 
 from .inflate import inflater_for
 from .network_errors import NETWORK_ERRORS, translated
+from .transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
 
-__all__ = ["Connected", "HttpRequest", "HttpTransport", "Prepare", "ResponseHead", "Transport", "Wire"]
+__all__ = ["HttpTransport"]
 
 _log = logging.getLogger("rx_sampler")
 
@@ -34,61 +33,6 @@ DRAIN_S: Final = 0.1
 
 _MAX_HEADER_BYTES: Final = 64 * 1024
 """Gateways send cookies and policies that aiohttp's 8,190 bytes do not hold."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpRequest:
-    """A POST, ready to send."""
-
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What must not be told: credentials, wherever they stand in the request."""
-    has_credential: bool = False
-
-    @property
-    def host(self) -> str:
-        """Host and port, for messages: the URL itself may hold a key in its query."""
-        try:
-            return urlsplit(self.url).netloc.rpartition("@")[2]
-        except ValueError:
-            return "an unreadable address"
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A connection stands; the request is being sent."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseHead:
-    """Status and headers; names are looked up in any case."""
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    host: str = ""
-
-    @property
-    def accepted(self) -> bool:
-        return 200 <= self.status < 300
-
-
-Prepare = Callable[[], Awaitable[HttpRequest]]
-"""Makes the request at the moment it is sent: credentials may have to be asked for."""
-
-Wire = Connected | ResponseHead | bytes
-"""What an exchange emits: `Connected`, `ResponseHead`, then the body's reads."""
-
-
-class Transport(Protocol):
-    """Where requests go: the network, or a script under virtual time."""
-
-    def post(self, prepare: Prepare, is_over: Callable[[], bool] = ...) -> Observable[Wire]: ...
-
-    def open(self) -> None: ...
-
-    async def aclose(self) -> None: ...
 
 
 class HttpTransport:

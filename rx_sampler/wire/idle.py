@@ -17,7 +17,7 @@ from reactivex.disposable import CompositeDisposable, SerialDisposable, SingleAs
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 from rx_sampler.scheduling import clock_of
 
-from .http import Connected, ResponseHead
+from .transport import Connected, ResponseHead
 
 __all__ = ["Limits", "Pulse", "watched"]
 

@@ -21,7 +21,8 @@ from reactivex import Observable, abc
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 from rx_sampler.testing import Answer, End, ScriptedServer
 from rx_sampler.wire import http
-from rx_sampler.wire.http import Connected, HttpRequest, HttpTransport, Prepare, ResponseHead, Wire
+from rx_sampler.wire.http import HttpTransport
+from rx_sampler.wire.transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
 
 K = SamplingErrorKind
 DONE = b"data: [DONE]\n\n"
