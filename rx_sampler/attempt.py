@@ -8,6 +8,7 @@ decides what they mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from reactivex import Observable, abc
 
 from .backends.assembly import Context
 from .backends.base import Backend, ChunkDecoder, EventReader
-from .config import SamplerConfig
+from .config import SamplerConfig, shown_url
 from .conversation import SamplingRequest, SamplingResponse
 from .errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .events import SamplingEvent
@@ -62,6 +63,7 @@ def attempt(
                 declared_tools=frozenset(tool.name for tool in request.tools),
                 split_think_tags=config.split_think_tags,
                 accept_unterminated=config.accept_unterminated,
+                choices=request.n or 1,
                 default_model=request.model or config.model or None,
             )
         )
@@ -140,7 +142,7 @@ class _Gate(Machine[Wire, bytes]):
 
 
 def _redirected(head: ResponseHead) -> SamplingError:
-    target = clean_message(head.headers.get("location", "").split("?", 1)[0])
+    target = clean_message(shown_url(head.headers.get("location", "")))
     return SamplingError.of(
         SamplingErrorKind.API,
         f"{head.host} redirects to {target[:200] or 'nowhere'} ({head.status}), which is not followed with a key; "
@@ -169,11 +171,12 @@ def _explained(
         )
         if info.code == "not_a_stream" and sent is not None:
             kind = head.headers.get("content-type", "no content type").split(";")[0]
-            message = f"{message}: {kind} from {sent.url.split('?', 1)[0]}; is base_url right?"
+            message = f"{message}: {clean_message(kind)} from {shown_url(sent.url)}; is base_url right?"
     if sent is not None:
         if info.kind is SamplingErrorKind.AUTH:
             error.amend(credential="sent" if sent.has_credential else "missing")
         message = redacted(message, sent.secrets)
+        error.amend(code=redacted(info.code, sent.secrets) if info.code else None)
     return error.amend(message=message)
 
 
@@ -215,11 +218,14 @@ def _judge(config: SamplerConfig) -> Callable[[SamplingResponse], SamplingError 
 
 
 def _limits(config: SamplerConfig) -> Limits:
+    def finite(seconds: float | None) -> float | None:
+        return seconds if seconds is not None and math.isfinite(seconds) else None
+
     return Limits(
-        connect_s=config.connect_timeout_s,
-        header_s=config.header_timeout_s,
-        idle_s=config.idle_timeout_s,
-        content_idle_s=config.content_idle_s,
-        grace_s=config.terminal_grace_s,
-        deadline_s=config.deadline_s,
+        connect_s=finite(config.connect_timeout_s),
+        header_s=finite(config.header_timeout_s),
+        idle_s=finite(config.idle_timeout_s),
+        content_idle_s=finite(config.content_idle_s),
+        grace_s=finite(config.terminal_grace_s),
+        deadline_s=finite(config.deadline_s),
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer, field_validator
 
 from .conversation import ReasoningEffort
 from .providers import preset_fields
 
-__all__ = ["DoomLoopPolicy", "RetryPolicy", "SamplerConfig"]
+__all__ = ["DoomLoopPolicy", "RetryPolicy", "SamplerConfig", "shown_url"]
 
 BearerResolver = Callable[[], str | Awaitable[str | None] | None]
 HeaderInjector = Callable[[dict[str, str]], None]
@@ -46,7 +46,8 @@ class DoomLoopPolicy(_Frozen):
 class SamplerConfig(_Frozen):
     """One server, one credential, one set of limits; shared by any number of requests.
 
-    Secrets (`api_key`, header values, query parameters) show in no repr. Names ending in `_s` are seconds.
+    Secrets (`api_key`, header values, query parameters, whatever in `base_url` is not the address) show in no repr, no
+    JSON and no validation error. Names ending in `_s` are seconds.
 
     * `backend`: the wire format: `chat_completions`, `responses`, `messages`, or one that a third party registered.
     * `base_url`: the endpoint's path is put behind it (`{base_url}/chat/completions`); its query string is kept.
@@ -65,6 +66,8 @@ class SamplerConfig(_Frozen):
     * `accept_unterminated`: take a clean end of body as the end of the answer, for servers that never announce it.
     * `trust_env`: use `HTTP(S)_PROXY` and `.netrc` of the environment.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     backend: str = "chat_completions"
     base_url: str
@@ -124,10 +127,10 @@ class SamplerConfig(_Frozen):
         """
         env = os.environ if environ is None else environ
         fields: dict[str, Any] = {}
-        if provider := env.get("RX_SAMPLER_PROVIDER"):
+        if provider := env.get("RX_SAMPLER_PROVIDER", "").strip():
             fields |= preset_fields(provider, env)
         for name in ("backend", "base_url", "model", "api_key"):
-            if value := env.get(f"RX_SAMPLER_{name.upper()}"):
+            if value := env.get(f"RX_SAMPLER_{name.upper()}", "").strip():
                 fields[name] = value
         return cls(**{**fields, **overrides})
 
@@ -135,15 +138,27 @@ class SamplerConfig(_Frozen):
     def content_idle_s(self) -> float:
         return self.idle_timeout_s if self.content_idle_timeout_s is None else self.content_idle_timeout_s
 
+    @field_serializer("base_url", when_used="json")
+    def _address(self, url: str) -> str:
+        return shown_url(url)
+
+    @field_serializer("extra_headers", "query_params", when_used="json")
+    def _names(self, given: dict[str, str]) -> dict[str, str]:
+        return dict.fromkeys(given, "**********")
+
     def __repr__(self) -> str:
-        parts = urlsplit(self.base_url)
-        host = parts.netloc.rpartition("@")[2]  # user:password@ stays out, the query may hold a key
-        url = (
-            urlunsplit((parts.scheme, host, parts.path, "...", ""))
-            if parts.query
-            else f"{parts.scheme}://{host}{parts.path}"
-        )
         key = "" if self.api_key is None else ", api_key=***"
+        url = shown_url(self.base_url)
         return f"SamplerConfig(backend={self.backend!r}, base_url={url!r}, model={self.model!r}{key})"
 
     __str__ = __repr__
+
+
+def shown_url(url: str) -> str:
+    """The address in a URL: scheme, host and path. User, password, query and fragment may be secrets."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "an unreadable address"
+    more = "?..." if parts.query else ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{more}" if parts.netloc else parts.path

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
 
@@ -48,6 +48,19 @@ StopReason = Literal["stop", "length", "tool_calls", "content_filter"]
 class _Frozen(BaseModel):
     # Built at first use: the schemas of all models cost as much as the import of a library.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+def json_object(text: str) -> JsonObject | None:
+    """The JSON object that `text` is, by RFC 8259 (no NaN, no Infinity); None if it is none."""
+    try:
+        value: object = json.loads(text, parse_constant=_no_json)
+    except (ValueError, RecursionError):
+        return None
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def _no_json(constant: str) -> object:
+    raise ValueError(f"{constant} is not JSON")
 
 
 class TextPart(_Frozen):
@@ -121,9 +134,9 @@ class ReasoningItem(_Frozen):
     id: str | None = None
     summary: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
-    signature: str | None = None
-    encrypted_content: str | None = None
-    redacted_data: str | None = None
+    signature: str | None = Field(default=None, repr=False)
+    encrypted_content: str | None = Field(default=None, repr=False)
+    redacted_data: str | None = Field(default=None, repr=False)
     details: tuple[JsonObject, ...] = ()
 
 
@@ -144,11 +157,7 @@ class ToolCall(_Frozen):
     @property
     def arguments_json(self) -> JsonObject | None:
         """The arguments as a dict; None if they are not one JSON object."""
-        try:
-            value: object = json.loads(self.arguments)
-        except (ValueError, RecursionError):
-            return None
-        return value if isinstance(value, dict) else None  # pyright: ignore[reportUnknownVariableType]
+        return json_object(self.arguments)
 
 
 class BackendToolCallItem(_Frozen):
@@ -239,7 +248,7 @@ class SamplingRequest(_Frozen):
     hosted_tools: tuple[HostedTool, ...] = ()
     tool_choice: Literal["auto", "none", "required"] | FunctionChoice | None = None
     model: str | None = None
-    temperature: float | None = Field(default=None, ge=0)
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     top_p: float | None = Field(default=None, ge=0, le=1)
     max_output_tokens: int | None = Field(default=None, ge=1)
     reasoning_effort: ReasoningEffort | None = None
@@ -324,3 +333,13 @@ class SamplingResponse(_Frozen):
     @property
     def annotations(self) -> tuple[JsonObject, ...]:
         return tuple(a for item in self.items if isinstance(item, TextItem) for a in item.annotations)
+
+    def __repr__(self) -> str:
+        calls = "".join(f", {call.name}(...)" for call in self.tool_calls[:8])
+        return f"SamplingResponse({_start(self.text)!r}{calls}, stop_reason={self.stop_reason!r}, usage={self.usage!r})"
+
+    __str__ = __repr__
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:80]}... ({len(text)} characters)"

@@ -154,6 +154,7 @@ class SamplingError(Exception):
     def amend(self, **changes: object) -> SamplingError:
         """Replace fields of `info` in place (the traceback and the cause stay) and return self."""
         self.info = replace(self.info, **changes)  # type: ignore[arg-type]  # names are checked by replace itself
+        self.args = (self.info,)
         return self
 
     def __str__(self) -> str:

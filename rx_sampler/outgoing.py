@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
 
 from .backends.base import Backend
 from .backends.encoding import body_bytes
@@ -64,28 +65,35 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
     ):
         _check_headers(source, given)
         headers |= _lower(given)
+    given = {**_lower(config.extra_headers), **_lower(from_environment), **_lower(request.extra_headers)}
     if config.header_injector is not None:
+        before = dict(headers)
         try:
             config.header_injector(headers)
         except Exception as error:
             message = f"header_injector raised {type(error).__name__}"
             raise SamplingError.of(SamplingErrorKind.INVALID_REQUEST, message, code="header_injector") from error
         _check_headers("header_injector", headers)
-    secrets = [
-        credential or "",
-        *config.extra_headers.values(),
-        *from_environment.values(),
-        *request.extra_headers.values(),
-    ]
-    secrets += [value for _, value in parse_qsl(urlsplit(config.base_url).query)]
-    secrets += config.query_params.values()
+        given |= {name.lower(): value for name, value in headers.items() if before.get(name) != value}
     return HttpRequest(
         url=endpoint_url(config.base_url, backend.path, config.query_params),
         headers=headers,
         body=body,
-        secrets=tuple(secret for secret in secrets if len(secret) >= _SHORTEST_SECRET),
-        has_credential=bool({"authorization", "x-api-key"} & headers.keys()),
+        secrets=_secrets(config, credential, given),
+        has_credential=bool({"authorization", "x-api-key"} & {name.lower() for name in headers}),
     )
+
+
+def _secrets(config: SamplerConfig, credential: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """All that must not be told, in each form in which a server may quote it."""
+    parts = urlsplit(config.base_url)
+    found = [credential or "", *headers.values(), *config.query_params.values()]
+    found += [value.split(" ", 1)[1] for value in headers.values() if " " in value]  # `Bearer KEY` is quoted as KEY
+    found += [value for _, value in parse_qsl(parts.query)]
+    found += [unquote(part) for part in (parts.username, parts.password) if part]
+    found += [encode(secret) for secret in list(found) for encode in (quote, quote_plus)]
+    found += [json.dumps(secret)[1:-1] for secret in list(found)]
+    return tuple(dict.fromkeys(secret for secret in found if len(secret) >= _SHORTEST_SECRET))
 
 
 def endpoint_url(base_url: str, path: str, query_params: Mapping[str, str]) -> str:
@@ -97,9 +105,16 @@ def endpoint_url(base_url: str, path: str, query_params: Mapping[str, str]) -> s
 
 
 def redacted(message: str, secrets: tuple[str, ...]) -> str:
-    """`message` without the credentials that servers like to quote."""
-    for secret in sorted(secrets, key=len, reverse=True):
+    """`message` without the credentials that servers like to quote, nor half of one where it was cut."""
+    longest_first = sorted(secrets, key=len, reverse=True)
+    for secret in longest_first:
         message = message.replace(secret, "***")
+    if message.endswith("…"):
+        cut = message[:-1]
+        for secret in longest_first:
+            half = next((n for n in range(len(secret) - 1, 3, -1) if cut.endswith(secret[:n])), 0)
+            cut = cut[: len(cut) - half] + "***" if half else cut
+        message = cut + "…"
     return message
 
 
@@ -126,6 +141,9 @@ async def _credential(config: SamplerConfig) -> str | None:
             raise SamplingError.of(
                 SamplingErrorKind.AUTH, f"bearer_resolver raised {type(error).__name__}", code="bearer_resolver"
             ) from error
+    if credential is not None and not isinstance(credential, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+        message = f"bearer_resolver gives a str or None, not {type(credential).__name__}"
+        raise SamplingError.of(SamplingErrorKind.AUTH, message, code="bearer_resolver")
     if credential and _BAD_IN_VALUE.search(credential):
         raise SamplingError.of(
             SamplingErrorKind.AUTH, "the API key has characters that no header can carry (a line end, perhaps)"

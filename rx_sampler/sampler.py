@@ -134,11 +134,14 @@ def _deliver(
     """The rim of a request: failures become `Failed`, and a subscriber's own error ends its subscription only."""
     subscription = SingleAssignmentDisposable()
     deliver = observer.on_next
+    gone = False
 
     def on_next(event: SamplingEvent) -> None:
+        nonlocal gone
         try:
             deliver(event)
         except (Exception, asyncio.CancelledError) as error:
+            gone = True
             subscription.dispose()
             _report(error)
 
@@ -147,7 +150,8 @@ def _deliver(
             observer.on_error(error)
             return
         on_next(failed_event(error, request_id, clock_of(scheduler)()))
-        observer.on_completed()
+        if not gone:
+            observer.on_completed()
 
     subscription.disposable = source.subscribe(on_next, on_error, observer.on_completed, scheduler=scheduler)
     return subscription

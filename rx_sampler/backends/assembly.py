@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
-from rx_sampler.conversation import SamplingResponse, StopReason, ToolCall
+from rx_sampler.conversation import JsonObject, SamplingResponse, StopReason, ToolCall, json_object
 from rx_sampler.errors import ErrorStamp, SamplingError, SamplingErrorKind
 from rx_sampler.events import (
     TEXT,
@@ -74,6 +74,8 @@ class Context:
     declared_tools: frozenset[str] = frozenset()
     split_think_tags: bool = False
     accept_unterminated: bool = False
+    choices: int = 1
+    """How many the request asked for (`n`)."""
     default_model: str | None = None
     dialect: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -90,6 +92,7 @@ class ToolSlot:
     closed: bool = False
     """The wire said that no more arguments follow."""
     fragments: list[str] = field(default_factory=list[str])
+    chars: int = 0
     carry: str = ""
     """The first half of a surrogate pair, until the second comes."""
 
@@ -105,7 +108,7 @@ class ToolSlot:
         unfinished = cut and not self.closed
         if not self.custom and not arguments.strip() and not unfinished:
             arguments = "{}"  # a tool without parameters: servers send "", null or nothing
-        complete = bool(self.name) and (not unfinished if self.custom else _is_object(arguments))
+        complete = bool(self.name) and (not unfinished if self.custom else json_object(arguments) is not None)
         return ToolCall(
             id=self.id or "", name=self.name or "", arguments=arguments, complete=complete, custom=self.custom
         )
@@ -137,6 +140,8 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         self._named = False
         self._carried: dict[tuple[str, int], tuple[list[str], str]] = {}
         self._splitters: dict[int, ThinkTagSplitter] | None = {} if context.split_think_tags else None
+        self._splitting: dict[int, ThinkTagSplitter] = {}  # by choice, the one that was fed last
+        self._annotations: set[str] = set()
         self._slots: dict[int, list[ToolSlot]] = {}
         self.doom_loop_triggers: tuple[str, ...] = ()
         self._damage: SamplingError | None = None
@@ -196,7 +201,7 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
             events.append(DoomLoopSignals(**self.stamp(), triggers=self.doom_loop_triggers))
         verdict = self._damage or (self.context.judge(response) if self.context.judge is not None else None)
         if verdict is not None:
-            self.error = self._explained(verdict, response)
+            self.error = self._explained(verdict, response if self.has_content() else None)
         else:
             events.append(Completed(**self.stamp(), response=response, metrics=self.metrics(response)))
         return events
@@ -228,10 +233,8 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
     def flush(self) -> list[SamplingEvent]:
         """Whatever was held back: half surrogate pairs, half think tags, and what the backend kept."""
         events = self.settle_content()
-        if self._splitters:
-            for choice, splitter in self._splitters.items():
-                for channel, text in splitter.finish():
-                    self.token(events, splitter.sinks[channel], channel, text, choice)
+        for choice, splitter in self._splitting.items():
+            self._spill_tag(events, splitter, choice)
         carried, self._carried = self._carried, {}
         for (channel, choice), (sink, _) in carried.items():
             self.token(events, sink, channel, "\ufffd", choice)
@@ -257,23 +260,44 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         """Something of the answer came, even if no event tells of it."""
         self.pulse.content_at = self.pulse.now
 
-    def mark_settled(self) -> None:
-        if not self.settled:
-            self.settled = True
-            if self.pulse.on_settled is not None:
-                self.pulse.on_settled()
+    def settle(self, settled: bool) -> None:
+        """Note that only the announcement of the end is missing now, or that more came after all."""
+        if settled != self.settled:
+            self.settled = settled
+            self.pulse.settle(settled)
 
     def text(self, out: list[SamplingEvent], sinks: dict[str, list[str]], text: str, choice: int = 0) -> None:
         """Text of the answer, parted at think tags where that is configured."""
         if self._splitters is None:
             self.token(out, sinks[TEXT], TEXT, text, choice)
             return
-        splitter = self._splitters.get(choice)
+        splitter = self._splitters.get(id(sinks))
         if splitter is None:
-            splitter = self._splitters[choice] = ThinkTagSplitter(sinks)
+            splitter = self._splitters[id(sinks)] = ThinkTagSplitter(sinks)
+        last = self._splitting.get(choice)
+        if last is not None and last is not splitter:
+            self._spill_tag(out, last, choice)  # what a block holds back at its end is that block's
+        self._splitting[choice] = splitter
         for channel, piece in splitter.feed(text):
             self.token(out, sinks[channel], channel, piece, choice)
         self.progress()
+
+    def end_text(self, out: list[SamplingEvent], sinks: dict[str, list[str]], choice: int = 0) -> None:
+        """The text of a block is over: half a tag at its end is text."""
+        if self._splitters and (splitter := self._splitters.pop(id(sinks), None)) is not None:
+            self._spill_tag(out, splitter, choice)
+
+    def _spill_tag(self, out: list[SamplingEvent], splitter: ThinkTagSplitter, choice: int) -> None:
+        for channel, text in splitter.finish():
+            self.token(out, splitter.sinks[channel], channel, text, choice)
+
+    def is_new(self, annotation: JsonObject) -> bool:
+        """Whether an annotation was not met before: servers repeat them in closing events, some in every chunk."""
+        key = json.dumps(annotation, sort_keys=True, default=str)
+        if key in self._annotations:
+            return False
+        self._annotations.add(key)
+        return True
 
     def token(self, out: list[SamplingEvent], sink: list[str], channel: str, text: str, choice: int = 0) -> None:
         """A `ChannelToken` for non-empty `text`, which also goes to `sink`; `FirstToken` before the first."""
@@ -323,6 +347,7 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         if arguments:
             arguments, slot.carry = _whole_characters(slot.carry + arguments)
             slot.fragments.append(arguments)
+            slot.chars += len(arguments)
         out.append(
             ToolCallDelta(
                 **self.stamp(),
@@ -352,13 +377,11 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         if not fragment.isspace():
             self.progress()
         slot.fragments.append(fragment)
+        slot.chars += len(fragment)
         out.append(ToolCallDelta(**self.stamp(), tool_index=slot.index, arguments_delta=fragment, choice=slot.choice))
 
     def slots(self, choice: int = 0) -> list[ToolSlot]:
         return self._slots.get(choice, [])
-
-    def calls(self, *, cut: bool, choice: int = 0) -> list[ToolCall]:
-        return [slot.call(cut=cut) for slot in self.slots(choice)]
 
 
 def stop_with_calls(stop: StopReason, has_calls: bool) -> StopReason:
@@ -377,11 +400,3 @@ def _whole_characters(text: str) -> tuple[str, str]:
     carry = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
     text = text[: len(text) - len(carry)]
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), carry
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        value: object = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(value, dict)

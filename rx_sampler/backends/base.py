@@ -98,7 +98,7 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
             if not data:
                 return ()
         try:
-            document = from_json(data, cache_strings="keys")
+            document = from_json(data, allow_inf_nan=False, cache_strings="keys")
         except ValueError:
             return self._second_road(event, data)
         return self.read(event, data, document)
@@ -162,7 +162,8 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
         whole = as_object(document) or {}
         if (whole.get("error") or not whole or not self._answers(whole)) and (found := read_error(document)):
             raise refusal(found)
-        return [cast(C, fitted) for chunk in self._backend.unwrap(whole) if (fitted := self._fit(chunk)) is not MISSING]
+        chunks = self._backend.unwrap(whole)
+        return [chunk if chunk is DONE else cast(C, self._fit(chunk)) for chunk in chunks]
 
     @staticmethod
     def _answers(document: JsonObject) -> bool:
@@ -193,9 +194,9 @@ class EventReader(Machine[SseFrame, SamplingEvent]):
 
     def feed(self, item: SseFrame) -> list[SamplingEvent]:
         event, data, _ = item
-        if data[:1] == b"{" and event is not UNFRAMED:
+        if data[:1] == b"{" and event is not UNFRAMED and event != "error":
             try:
-                document = from_json(data, cache_strings="keys")
+                document = from_json(data, allow_inf_nan=False, cache_strings="keys")
             except ValueError:
                 pass
             else:
@@ -244,8 +245,11 @@ class _Offline(Machine[Any, SamplingEvent]):
 
     def feed(self, item: Any) -> list[SamplingEvent]:
         events = self._open()
-        events += self._transform.feed(item)
-        self.done, self.error = self._transform.done, self._transform.error
+        try:
+            events += self._transform.feed(item)
+            self.done, self.error = self._transform.done, self._transform.error
+        except SamplingError as error:  # the opening events are not lost
+            self.done, self.error = True, error
         return events
 
     def finish(self) -> list[SamplingEvent]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import types
 from collections.abc import Callable
 from typing import Any, Final, Union, cast, get_args, get_origin, get_type_hints
@@ -30,14 +31,42 @@ Fit = Callable[[object], object]
 
 
 def parse(data: bytes) -> object:
-    """JSON as Python's own parser reads it: U+FFFD for invalid UTF-8, surrogates as they come.
+    """JSON as Python's own parser reads it: U+FFFD for invalid UTF-8, null for NaN and Infinity.
 
-    Raises ValueError for anything that is no JSON, absurd nesting included.
+    Half surrogate pairs stay where deltas stream, since the other half may come in the next; anywhere else they become
+    U+FFFD. Raises ValueError for anything that is no JSON, absurd nesting included.
     """
     try:
-        return json.loads(data.decode("utf-8", "replace"))
+        document: object = json.loads(data.decode("utf-8", "replace"), parse_constant=lambda _name: None)
+        return _sound(document, _TOP)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+_TOP: Final = frozenset({"delta"})
+_IN_DELTA: Final = frozenset(
+    {"content", "text", "thinking", "partial_json", "reasoning_content", "reasoning", "refusal"}
+)
+_BELOW: Final = {"delta": _IN_DELTA, "function": frozenset({"arguments"})}
+_HALF_PAIR: Final = re.compile("[\ud800-\udfff]")
+
+
+def _sound(value: object, streams: frozenset[str]) -> object:
+    """`value` with every text whole and every number finite; texts under the keys `streams` stay as they are."""
+    if isinstance(value, str):
+        return value if value.isascii() else _HALF_PAIR.sub("\ufffd", value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_sound(entry, frozenset()) for entry in cast("list[object]", value)]
+    if isinstance(value, dict):
+        return {
+            _HALF_PAIR.sub("\ufffd", key): entry
+            if key in streams and isinstance(entry, str)
+            else _sound(entry, _BELOW.get(key, frozenset()))
+            for key, entry in cast("dict[str, object]", value).items()
+        }
+    return value
 
 
 def as_int(value: object) -> int | None:
@@ -73,7 +102,9 @@ def fitter(annotation: object) -> Fit:
     if annotation is int:
         return _fit_int
     if is_typeddict(annotation):
-        return _fit_fields({name: fitter(hint) for name, hint in get_type_hints(annotation).items()})
+        config: dict[str, object] = getattr(annotation, "__pydantic_config__", {})
+        hints = get_type_hints(annotation)
+        return _fit_fields({name: fitter(hint) for name, hint in hints.items()}, config.get("extra") == "allow")
     if origin in (Union, types.UnionType):
         return _fit_first([fitter(option) for option in get_args(annotation) if option is not type(None)])
     if origin is list:
@@ -118,12 +149,13 @@ def _fit_items(item: Fit) -> Fit:
     return fit
 
 
-def _fit_fields(fields: dict[str, Fit]) -> Fit:
+def _fit_fields(fields: dict[str, Fit], keeps_others: bool) -> Fit:
     def fit(value: object) -> object:
         if not isinstance(value, dict):
             return MISSING
         given = cast("dict[str, object]", value)
-        return {
+        others = {name: raw for name, raw in given.items() if name not in fields} if keeps_others else {}
+        return others | {
             name: fitted
             for name, field in fields.items()
             if (raw := given.get(name)) is not None and (fitted := field(raw)) is not MISSING

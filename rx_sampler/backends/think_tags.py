@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +12,7 @@ __all__ = ["ThinkTagSplitter"]
 
 _OPEN: Final = "<think>"
 _CLOSE: Final = "</think>"
+_FIRST_CLOSE: Final = re.compile(r"\s*</think>")
 
 
 class ThinkTagSplitter:
@@ -30,16 +32,17 @@ class ThinkTagSplitter:
         """Pieces of `text` with their channel, in order; none empty."""
         pieces: list[tuple[str, str]] = []
         text, self._held = self._held + text, ""
-        while text:
-            at, tag = self._next_tag(text)
+        start = 0
+        while start < len(text):
+            at, tag = self._next_tag(text, start)
             if at < 0:
-                keep = _partial_tag(text, self._tags())
-                self._say(pieces, text[: len(text) - keep])
-                self._held = text[len(text) - keep :]
+                keep = len(text) - self._held_back(text, start)
+                self._say(pieces, text[start:keep])
+                self._held = text[keep:]
                 break
-            self._say(pieces, text[:at])
+            self._say(pieces, text[start:at])
             self._inside = tag == _OPEN
-            text = text[at + len(tag) :]
+            start = at + len(tag)
         return pieces
 
     def finish(self) -> list[tuple[str, str]]:
@@ -48,20 +51,22 @@ class ThinkTagSplitter:
         self._held = ""
         return pieces
 
-    def _tags(self) -> tuple[str, ...]:
+    def _held_back(self, text: str, start: int) -> int:
+        """How many characters at the end of `text[start:]` may be the start of a tag that would mean something."""
         if self._inside:
-            return (_CLOSE,)
-        return (_OPEN,) if self._begun else (_OPEN, _CLOSE)
+            return _partial(text, start, _CLOSE)
+        held = _partial(text, start, _OPEN)
+        if not self._begun:
+            orphan = _partial(text, start, _CLOSE)
+            if orphan > held and not text[start : len(text) - orphan].strip():
+                return orphan
+        return held
 
-    def _next_tag(self, text: str) -> tuple[int, str]:
-        found = [(at, tag) for tag in self._tags() if (at := text.find(tag)) >= 0]
-        if not found:
-            return -1, ""
-        at, tag = min(found)
-        if tag == _CLOSE and not self._inside and text[:at].strip():
-            at = text.find(_OPEN)  # text came before it: an unmatched closing tag is text
-            return at, _OPEN
-        return at, tag
+    def _next_tag(self, text: str, start: int) -> tuple[int, str]:
+        if self._inside:
+            return text.find(_CLOSE, start), _CLOSE
+        match = _FIRST_CLOSE.match(text, start) if not self._begun else None
+        return (match.end() - len(_CLOSE), _CLOSE) if match else (text.find(_OPEN, start), _OPEN)
 
     def _say(self, pieces: list[tuple[str, str]], text: str) -> None:
         if text:
@@ -69,7 +74,7 @@ class ThinkTagSplitter:
             pieces.append((REASONING if self._inside else TEXT, text))
 
 
-def _partial_tag(text: str, tags: tuple[str, ...]) -> int:
-    """How many characters at the end of `text` may be the start of a tag."""
-    longest = max(map(len, tags)) - 1
-    return next((n for n in range(min(longest, len(text)), 0, -1) if any(tag.startswith(text[-n:]) for tag in tags)), 0)
+def _partial(text: str, start: int, tag: str) -> int:
+    """The length of the longest proper prefix of `tag` that `text[start:]` ends in."""
+    longest = min(len(tag) - 1, len(text) - start)
+    return next((n for n in range(longest, 0, -1) if text.endswith(tag[:n])), 0)

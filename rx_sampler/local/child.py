@@ -31,6 +31,7 @@ class Settings(TypedDict):
 
     path: str
     alias: str
+    port: int
     context_tokens: int
     parallel: int
     threads: int
@@ -76,7 +77,7 @@ def serve(settings: Settings) -> Any:
     params = llama.CommonParams()
     params.verbosity = ERRORS_ONLY
     params.hostnames = ["127.0.0.1"]
-    params.port = 0  # any free one
+    params.port = settings["port"]  # 0: any free one
     params.cors_origins = ""  # no page in the user's browser may ask
     params.ui = False
     params.model.path = settings["path"]

@@ -36,9 +36,10 @@ class LocalServer:
       (a request's own stop sequences replace that one); a model of yours is served with its own template.
     * `thinking`: use a few-shot template that makes the model reason before it answers, for any `model`.
     * `context`: tokens of prompt and answer together, for each of `parallel` requests that are served at a time.
+    * `port`: the TCP port to listen on; 0 is any free one.
     * `chat_template`: a Jinja template to use instead of either.
 
-    Raises ValueError at construction for a number below 1; entering raises `LocalModelUnavailable`, with the reason in
+    Raises ValueError at construction for a number below 1 or a port that is none; entering raises `LocalModelUnavailable`, with the reason in
     one line, where no such server can be had. An instance can be entered again after it was left.
     """
 
@@ -51,12 +52,16 @@ class LocalServer:
         thinking: bool = False,
         context: int = 2048,
         *,
+        port: int = 0,
         parallel: int = 2,
         chat_template: str | None = None,
     ) -> None:
         for name, number in (("context", context), ("parallel", parallel)):
             if number < 1:
                 raise ValueError(f"{name} is at least 1, not {number}")
+        if not 0 <= port < 65536:
+            raise ValueError(f"port is a TCP port, or 0 for any free one, not {port}")
+        self._port = port
         self.model = _PACKAGED_ALIAS if model is None else os.path.basename(model).removesuffix(".gguf")  # noqa: PTH119  # also of a str
         self._path = model
         self._thinking = thinking
@@ -136,6 +141,7 @@ class LocalServer:
         return {
             "path": str(path),
             "alias": self.model,
+            "port": self._port,
             "context_tokens": self._context,
             "parallel": self._parallel,
             "threads": 1 if path.stat().st_size < _ONE_THREAD_BYTES else min(_usable_cores(), _MAX_THREADS),

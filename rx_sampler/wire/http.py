@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from reactivex import Observable, abc
@@ -20,7 +20,7 @@ from reactivex.disposable import Disposable
 
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
-from .inflate import inflater_for
+from .inflate import Inflater, inflater_for
 from .network_errors import NETWORK_ERRORS, translated
 from .transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
 
@@ -47,20 +47,22 @@ class HttpTransport:
         self._trust_env = trust_env
         self._pooled: aiohttp.ClientSession | None = None
         self._pool_loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], _Exchange] = {}
 
     def open(self) -> None:
-        """Keep connections of the running loop from now on."""
-        self._pooled = self._new_session()
-        self._pool_loop = asyncio.get_running_loop()
+        """Keep connections of the running loop from now on; no change if they are kept already."""
+        loop = asyncio.get_running_loop()
+        if self._pooled is None or self._pool_loop is not loop:
+            self._pooled, self._pool_loop = self._new_session(), loop
 
     async def aclose(self) -> None:
         """Close the pool and what still drains; running exchanges are cancelled."""
         pooled, self._pooled = self._pooled, None
-        tasks = [task for task in self._tasks if task.get_loop() is asyncio.get_running_loop()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        running = {task: exchange for task, exchange in self._running.items() if task.get_loop() is loop}
+        for task, exchange in running.items():
+            exchange.abort(task)
+        await asyncio.gather(*running, return_exceptions=True)
         if pooled is not None:
             await pooled.close()
 
@@ -109,8 +111,8 @@ class HttpTransport:
         ) -> abc.DisposableBase:
             exchange = _Exchange(prepare, observer, is_over)
             task = asyncio.get_running_loop().create_task(exchange.run(self._session), name="rx_sampler exchange")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._running[task] = exchange
+            task.add_done_callback(self._running.pop)
             task.add_done_callback(_report)
             return Disposable(lambda: exchange.stop(task))
 
@@ -148,6 +150,11 @@ class _Exchange:
             with contextlib.suppress(RuntimeError):  # the loop is closed, and all of its sockets with it
                 loop.call_soon_threadsafe(self._abort, task)
 
+    def abort(self, task: asyncio.Task[None]) -> None:
+        """The transport closes: the observer is told, even if the task has not taken its first step."""
+        self._fail(_closed())
+        task.cancel()
+
     def _abort(self, task: asyncio.Task[None]) -> None:
         if self._is_over() and task is asyncio.current_task():
             self._drains = True  # we are inside on_next: _read goes on from there
@@ -162,7 +169,7 @@ class _Exchange:
             async with session_of() as session:
                 await self._exchange(session, request)
         except asyncio.CancelledError:
-            self._fail(SamplingError.of(SamplingErrorKind.CANCELLED, "the sampler was closed"))
+            self._fail(_closed())
             raise
         except _ObserverRaisedError as raised:
             self._stopped = True
@@ -195,16 +202,7 @@ class _Exchange:
             except _ObserverRaisedError as error:
                 raised.append(error)  # aiohttp would drop the new connection without closing it
 
-        try:
-            response = await session.post(
-                request.url,
-                data=request.body,
-                headers=request.headers,
-                allow_redirects=False,
-                trace_request_ctx=connected,
-            )
-        except NETWORK_ERRORS as error:
-            raise translated(error, request.host) from error
+        response = await self._sent(session, request, connected)
         self._response = response
         try:
             if raised:
@@ -216,33 +214,58 @@ class _Exchange:
             # Closes the socket unless the body ended, in which case the connection is back in the pool already.
             response.close()
 
+    @staticmethod
+    async def _sent(
+        session: aiohttp.ClientSession, request: HttpRequest, connected: Callable[[], None]
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await session.post(
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,
+                trace_request_ctx=connected,
+            )
+        except NETWORK_ERRORS as error:
+            failure = translated(error, request.host)
+        raise failure  # out here: its context would be aiohttp's error, which may hold the request
+
     async def _read(self, response: aiohttp.ClientResponse, host: str) -> None:
         content = response.content
         inflater = inflater_for(response.headers.get("content-encoding", ""))
         read = content.readany
-        while not self._stopped:
+        failure: SamplingError | None = None
+        while not self._stopped and failure is None:
             try:
                 data = await read()
             except NETWORK_ERRORS as error:
                 # What had arrived before the break is whole frames that the reader has not seen.
-                self._emit_all(inflater, _left_in(content))
-                raise translated(error, host) from error
-            if not data:
-                return
+                data = _left_in(content)
+                failure = translated(error, host)
+            else:
+                if not data:
+                    return
             if inflater is None:
-                self._emit(data)
+                if data:
+                    self._emit(data)
             else:
                 self._emit_all(inflater, data)
+        if failure is not None and not self._stopped:
+            raise failure
         if self._drains:
             with contextlib.suppress(*NETWORK_ERRORS):
                 async with asyncio.timeout(DRAIN_S):
                     while not content.at_eof():
                         await content.readany()
 
-    def _emit_all(self, inflater: Any, data: bytes) -> None:
-        for piece in [data] if inflater is None else inflater.feed(data):
-            if piece and not self._stopped:
+    def _emit_all(self, inflater: Inflater, data: bytes) -> None:
+        for piece in inflater.feed(data):
+            if not self._stopped:
                 self._emit(piece)
+
+
+def _closed() -> SamplingError:
+    return SamplingError.of(SamplingErrorKind.CANCELLED, "the sampler was closed")
 
 
 def _left_in(content: aiohttp.StreamReader) -> bytes:

@@ -45,7 +45,7 @@ class Limits:
 class Pulse:
     """Times of one attempt, in Unix seconds on the attempt's clock."""
 
-    __slots__ = ("content_at", "now", "on_settled", "submitted_at")
+    __slots__ = ("content_at", "now", "on_settled", "settled", "submitted_at")
 
     def __init__(self, now: float) -> None:
         self.submitted_at = now
@@ -53,8 +53,14 @@ class Pulse:
         """Arrival of the bytes being handled: the stamp of the events they bring. Never goes back."""
         self.content_at = now
         """Arrival of the last content; pings, comments and empty deltas are none."""
+        self.settled = False
+        """The answer is complete; only the announcement of its end is missing."""
         self.on_settled: Callable[[], None] | None = None
-        """Called when the answer is complete and only the announcement of its end is missing."""
+
+    def settle(self, settled: bool) -> None:
+        self.settled = settled
+        if settled and self.on_settled is not None:
+            self.on_settled()
 
     def advance(self, now: float) -> None:
         self.now = max(self.now, now)
@@ -93,10 +99,9 @@ class _Watch(Generic[T]):
         self._upstream = SingleAssignmentDisposable()
         self._connected_at: float | None = None
         self._head_at: float | None = None
-        self._settled_at: float | None = None
         self._refused = False
         self._ended = False
-        pulse.on_settled = self._settle
+        pulse.on_settled = self._arm
 
     def start(self, source: Observable[T]) -> abc.DisposableBase:
         self._arm()
@@ -124,11 +129,6 @@ class _Watch(Generic[T]):
             return
         self._arm()
 
-    def _settle(self) -> None:
-        if self._settled_at is None:
-            self._settled_at = self._pulse.now
-            self._arm()
-
     def _passing(self) -> Iterator[tuple[float, SamplingError | None]]:
         """When each limit of the present phase passes, and the error that this is; None for a plain end."""
         limits = self._limits
@@ -139,8 +139,8 @@ class _Watch(Generic[T]):
             )
         if self._refused and self._head_at is not None:
             yield self._head_at + ERROR_BODY_TIMEOUT_S, None
-        elif self._settled_at is not None and limits.grace_s is not None:
-            yield self._settled_at + limits.grace_s, None
+        elif self._pulse.settled and limits.grace_s is not None:
+            yield self._pulse.content_at + limits.grace_s, None
         elif self._head_at is not None:
             if limits.idle_s is not None:
                 yield (

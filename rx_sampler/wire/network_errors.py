@@ -16,7 +16,10 @@ NETWORK_ERRORS: Final = (aiohttp.ClientError, OSError, ValueError)
 
 
 def translated(error: Exception, host: str) -> SamplingError:
-    """The `SamplingError` for one of `NETWORK_ERRORS`; `host` (and port) is all that it tells of the URL."""
+    """The `SamplingError` for one of `NETWORK_ERRORS`; `host` (and port) is all that it tells of the URL.
+
+    The cause hangs on it where it holds no secret.
+    """
     retryable = True
     if isinstance(error, ValueError):  # aiohttp.InvalidURL is one
         return SamplingError.of(SamplingErrorKind.INVALID_REQUEST, f"the URL of the request is not valid: {host}")
@@ -34,7 +37,10 @@ def translated(error: Exception, host: str) -> SamplingError:
         message = f"{host} answered something that is not HTTP: {' '.join(error.message.split())[:200]}"
     else:
         message = f"the connection to {host} broke: {_reason(error)}"
-    return SamplingError.of(SamplingErrorKind.HTTP, message, is_retryable=retryable)
+    failure = SamplingError.of(SamplingErrorKind.HTTP, message, is_retryable=retryable)
+    if not isinstance(error, aiohttp.ClientResponseError):  # that one holds the request, its headers and URL
+        failure.__cause__ = error
+    return failure
 
 
 def _reason(error: BaseException) -> str:

@@ -223,12 +223,7 @@ def test_errors_in_all_dialects(backend: str, dialect: SseFrame) -> None:
 @pytest.mark.parametrize(
     "backend",
     [
-        pytest.param(
-            CHAT,
-            marks=pytest.mark.xfail(
-                strict=True, reason="chat chunks declare no type, so a flat error without an event name passes by"
-            ),
-        ),
+        CHAT,
         RESPONSES,
         MESSAGES,
     ],
@@ -324,10 +319,7 @@ def test_half_a_json_answer_is_a_lost_connection(backend: str, body: bytes) -> N
     "backend",
     [
         CHAT,
-        pytest.param(
-            RESPONSES,
-            marks=pytest.mark.xfail(strict=True, reason="any JSON without framing becomes response.completed"),
-        ),
+        RESPONSES,
         MESSAGES,
     ],
 )
@@ -506,15 +498,7 @@ def test_an_unknown_name_names_the_third_partys_too() -> None:
     "backend",
     [
         CHAT,
-        *(
-            pytest.param(
-                backend,
-                marks=pytest.mark.xfail(
-                    strict=True, reason="what the first chunk fails with swallows the opening event"
-                ),
-            )
-            for backend in (RESPONSES, MESSAGES)
-        ),
+        *(backend for backend in (RESPONSES, MESSAGES)),
     ],
 )
 def test_a_stream_opens_even_if_its_first_chunk_ends_it(backend: str) -> None:

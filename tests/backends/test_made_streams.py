@@ -49,14 +49,8 @@ def test_a_damaged_stream_ends_well(backend: str, data: st.DataObject) -> None:
     assert run(backend, data.draw(cut_somewhere(body))) == events
 
 
-LOSES_TEXT = pytest.mark.xfail(
-    strict=False,  # whether the examples come upon it depends on hypothesis' version
-    reason="text whose place belongs to an item of another type, or of none, streams and is in no item",
-)
-
-
-@pytest.mark.parametrize("backend", [CHAT, pytest.param(RESPONSES, marks=LOSES_TEXT), MESSAGES])
-@settings(max_examples=70, phases=[Phase.generate])
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=70)
 @given(data=st.data())
 def test_a_damaged_stream_keeps_what_came(backend: str, data: st.DataObject) -> None:
     body, _ = data.draw(MADE[backend]())

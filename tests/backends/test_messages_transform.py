@@ -183,7 +183,6 @@ def test_a_call_at_the_token_limit_is_length() -> None:
     assert calls(response) == [("toolu_1", "f", '{"x":', False)]
 
 
-@pytest.mark.xfail(strict=True, reason="the closed block counts as whole, so that the cut call becomes a runnable {}")
 @pytest.mark.parametrize("fragments", [(), ("",)])
 def test_the_token_limit_before_the_first_argument(fragments: tuple[str, ...]) -> None:
     """DESIGN, section 6: a call that the limit cut is never replaced by `{}`."""
@@ -356,10 +355,7 @@ def test_the_unknown_says_nothing(frames: list[Frame]) -> None:
     "field",
     [
         "content",
-        pytest.param(
-            "novelty",
-            marks=pytest.mark.xfail(strict=True, reason="a delta's field that chunks.py does not declare is dropped"),
-        ),
+        "novelty",
     ],
 )
 def test_an_unknown_block_is_kept_as_it_came(field: str) -> None:
@@ -670,7 +666,6 @@ def test_half_characters_join_across_deltas() -> None:
     assert tokens(events) == [("text", "hi "), ("text", "😀!")]
 
 
-@pytest.mark.xfail(strict=True, reason="what is held back at the end goes to the block that spoke first")
 def test_think_tags_across_blocks() -> None:
     """Held back at the end of its block, half a tag belongs to that block."""
     body = sse(started(), *text_block(0, "one"), *text_block(1, "two <thi"), *end())

@@ -418,7 +418,6 @@ def test_output_index_0_for_every_item() -> None:
     assert (response.reasoning, response.text) == ("Hm.", "So.")
 
 
-@pytest.mark.xfail(strict=True, reason="text sent to a call's output index streams, and is in no item of the response")
 def test_text_sent_to_the_index_of_a_call_is_not_lost() -> None:
     body = sse(CREATED, added(function("f", "")), argues("{}"), delta("hm"), ended())
     response = completed(run(RESPONSES, body))
@@ -448,10 +447,6 @@ def test_a_nameless_call_waits_for_its_closing_event() -> None:
     assert calls(completed(events)) == [("call-1", "f", '{"q":1}', True)]
 
 
-XFAIL_NAMELESS = pytest.mark.xfail(strict=True, reason="arguments held back for a name are dropped if none comes")
-
-
-@XFAIL_NAMELESS
 def test_arguments_of_a_call_whose_name_never_comes_are_kept() -> None:
     events = run(RESPONSES, sse(CREATED, argues('{"q":1}'), ended()))
     (call,) = completed(events).tool_calls
@@ -459,14 +454,12 @@ def test_arguments_of_a_call_whose_name_never_comes_are_kept() -> None:
     assert "".join(part or "" for *_, part in tool_deltas(events)) == '{"q":1}'
 
 
-@XFAIL_NAMELESS
 def test_arguments_of_a_nameless_call_are_in_the_partial() -> None:
     partial = failed(run(RESPONSES, sse(CREATED, argues('{"q"')))).partial
     assert partial is not None
     assert [(call.arguments, call.complete) for call in partial.tool_calls] == [('{"q"', False)]
 
 
-@pytest.mark.xfail(strict=True, reason="a name that comes with a late output_item.added is not taken")
 def test_a_name_that_comes_after_the_arguments_began() -> None:
     body = sse(CREATED, argues('{"q"'), added(function("f", "")), argues(":1}"), ended())
     assert calls(completed(run(RESPONSES, body))) == [("call-1", "f", '{"q":1}', True)]
@@ -712,12 +705,7 @@ def x_frames(name: str, *, opened: bool = True) -> list[Frame]:
     "opened",
     [
         True,
-        pytest.param(
-            False,
-            marks=pytest.mark.xfail(
-                strict=True, reason="opened by its input, the call counts as the client's before its name is known"
-            ),
-        ),
+        False,
     ],
 )
 def test_searches_of_xai_are_hosted(name: str, opened: bool) -> None:
@@ -895,7 +883,6 @@ def test_a_json_answer_that_failed() -> None:
     assert (info.status, info.code, info.message) == (500, "server_error", "boom")
 
 
-@pytest.mark.xfail(strict=True, reason="any JSON without framing becomes response.completed")
 @pytest.mark.parametrize("status", ["queued", "in_progress"])
 def test_a_json_answer_that_is_not_ready(status: str) -> None:
     """Background mode: a turn is complete only when its own protocol says so."""

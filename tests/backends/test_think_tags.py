@@ -68,7 +68,6 @@ def test_what_may_become_a_tag_is_held_and_flushed(held: str) -> None:
     assert splitter.finish() == []
 
 
-@pytest.mark.xfail(strict=True, reason="within the delta that brings the first text, both tags are still waited for")
 def test_a_closing_tag_is_no_longer_expected_once_text_came() -> None:
     splitter = ThinkTagSplitter({})
     assert splitter.feed("a</thi") == [("text", "a</thi")]

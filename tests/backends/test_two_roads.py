@@ -34,20 +34,6 @@ from .streams import (
 )
 
 BOOM = {"message": "boom", "code": 503}
-SHORT_CUT_ERROR = "the short cut looks neither at the name of the frame nor at an error beside the text"
-SHORT_CUT_PART = "the short cut says the text on the channel that another event gave to the remembered part"
-SHORT_CUT_NUMBER = "the short cut compares sequence numbers before they are read as numbers"
-BROKEN = {
-    "chat, named error": SHORT_CUT_ERROR,
-    "chat, status of its own": SHORT_CUT_ERROR,
-    "responses, named error": SHORT_CUT_ERROR,
-    "responses, error beside": SHORT_CUT_ERROR,
-    "responses, refusal at the same place": SHORT_CUT_PART,
-    "responses, reasoning at the same place": SHORT_CUT_PART,
-    "responses, number as text": SHORT_CUT_NUMBER,
-    "messages, named error": SHORT_CUT_ERROR,
-    "messages, error beside": SHORT_CUT_ERROR,
-}
 
 
 def choice(**fields: object) -> JsonObject:
@@ -118,9 +104,7 @@ def around(backend: str, odd: Frame) -> bytes:
 
 
 ROWS = [
-    pytest.param(
-        backend, odd, id=name, marks=[pytest.mark.xfail(strict=True, reason=BROKEN[name])] if name in BROKEN else []
-    )
+    pytest.param(backend, odd, id=name)
     for backend, word, odds in (
         (CHAT, "chat", CHAT_ODD),
         (RESPONSES, "responses", RESPONSES_ODD),
@@ -136,7 +120,6 @@ def test_what_looks_like_plain_text(backend: str, odd: Frame, think: bool) -> No
     run(backend, around(backend, odd), split_think_tags=think)
 
 
-@pytest.mark.xfail(strict=True, reason="an error in a choice whose delta is plain text is not looked at")
 @pytest.mark.parametrize("text", ["", "x"])
 def test_an_error_in_a_choice_with_text(text: str) -> None:
     """An error object in the choice fails the stream, whatever the reason says; here it says nothing."""

@@ -12,6 +12,7 @@ from rx_sampler.local.process import ServerProcess
 SETTINGS: child.Settings = {
     "path": "/models/toy.gguf",
     "alias": "toy",
+    "port": 0,
     "context_tokens": 1,
     "parallel": 1,
     "threads": 1,

@@ -16,17 +16,23 @@ __all__ = ["ChatChunk", "Choice", "Delta", "FunctionDelta", "ToolCallChunk"]
 
 
 class FunctionDelta(TypedDict, total=False):
+    """Name and arguments of a call, or a piece of them."""
+
     name: str | None
     arguments: Any  # a string; a JSON object from some servers
 
 
 class ToolCallChunk(TypedDict, total=False):
+    """A piece of a tool call; which call it belongs to is `tool_slots.py`'s matter."""
+
     index: int | None
     id: str | None
     function: FunctionDelta | None
 
 
 class Delta(TypedDict, total=False):
+    """What a choice's message gains."""
+
     content: str | list[Any] | None  # a list of typed blocks from Mistral
     reasoning_content: str | None  # DeepSeek, vLLM, Qwen, llama.cpp
     reasoning: str | None  # OpenRouter, newer vLLM
@@ -39,6 +45,8 @@ class Delta(TypedDict, total=False):
 
 
 class Choice(TypedDict, total=False):
+    """One of the `n` answers."""
+
     index: int | None
     delta: Delta | None
     message: Delta | None  # a whole message beside or instead of the delta
@@ -47,6 +55,9 @@ class Choice(TypedDict, total=False):
 
 
 class ChatChunk(TypedDict, total=False):
+    """One JSON object of the stream."""
+
+    type: Any  # "error" from gateways that speak one dialect of errors in front of every format
     id: str | None
     model: str | None
     choices: list[Choice] | None

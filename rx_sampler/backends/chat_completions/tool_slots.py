@@ -7,7 +7,9 @@ chunk, or late. The rules, by server, are those of the wire: a new id opens a ca
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from typing import Final
 
 from rx_sampler.backends.assembly import ToolSlot, Transform
 from rx_sampler.backends.lenient import as_int
@@ -28,6 +30,7 @@ class ToolSlots:
         self._by_index: dict[int, ToolSlot] = {}
         self._by_id: dict[str, ToolSlot] = {}
         self._newest: ToolSlot | None = None
+        self._depths: dict[int, _Depth] = {}
         self._held: dict[int, list[str]] = {}  # arguments of calls whose name has not come, by slot index
 
     def feed(self, out: list[SamplingEvent], delta: ToolCallChunk) -> None:
@@ -62,11 +65,14 @@ class ToolSlots:
             return None
         if call_id is not None and slot.id is not None and call_id != slot.id and not self._is_made_up(slot):
             return None if name is not None else slot
-        # Without ids only a name tells calls apart: another name, or the same one after whole arguments.
-        names_another = call_id is None and name is not None and slot.name is not None and bool(slot.fragments)
-        if names_another and (name != slot.name or (index is None and _is_whole(slot))):
+        # Without ids only a name tells calls apart: another one where there is no index, any after whole arguments.
+        names_one = call_id is None and name is not None and slot.name is not None and bool(slot.fragments)
+        if names_one and ((index is None and name != slot.name) or self._is_whole(slot)):
             return None
         return slot
+
+    def _is_whole(self, slot: ToolSlot) -> bool:
+        return self._depths.setdefault(slot.index, _Depth()).closes(slot.fragments)
 
     def _is_made_up(self, slot: ToolSlot) -> bool:
         return slot.id == self._made_up_id(slot.index)
@@ -113,6 +119,34 @@ class ToolSlots:
         self._transform.open_tool(out, slot, id=slot.id, name=slot.name, arguments="".join(held))
 
 
-def _is_whole(slot: ToolSlot) -> bool:
-    # A look at the last character first: parsing at every fragment would be quadratic.
-    return slot.fragments[-1].rstrip().endswith("}") and slot.call(cut=True).complete
+class _Depth:
+    """Whether the JSON value in growing fragments is closed; each fragment is looked at once."""
+
+    def __init__(self) -> None:
+        self._seen = 0
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._opened = False
+
+    def closes(self, fragments: list[str]) -> bool:
+        for fragment in fragments[self._seen :]:
+            for mark in _MARKS.finditer(fragment):
+                self._read(mark[0])
+        self._seen = len(fragments)
+        return self._opened and self._depth == 0
+
+    def _read(self, mark: str) -> None:
+        if self._escaped:
+            self._escaped = False
+        elif mark == "\\":
+            self._escaped = self._in_string
+        elif mark == '"':
+            self._in_string = not self._in_string
+        elif not self._in_string and mark in "{[":
+            self._depth, self._opened = self._depth + 1, True
+        elif not self._in_string and mark in "}]":
+            self._depth -= 1
+
+
+_MARKS: Final = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)

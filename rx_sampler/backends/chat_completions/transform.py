@@ -64,6 +64,7 @@ class ChatTransform(Transform[ChatChunk]):
         self._choices: dict[int, _Choice] = {}
         self._id: str | None = None
         self._model: str | None = None
+        self._is_known = False
         self._usage: JsonObject = {}
         self._extras: JsonObject = {}
 
@@ -73,9 +74,11 @@ class ChatTransform(Transform[ChatChunk]):
             delta = choice["delta"]
             text = delta["content"]
             state = self._choices[choice["index"]]
-            if len(delta) != 1 or type(text) is not str or choice.get("finish_reason") or not self._named:
+            if len(delta) != 1 or type(text) is not str or choice.get("finish_reason") or not self._is_known:
                 return None
-            if document.get("usage") or document.get("error") or choice.get("error"):
+            if document.get("usage") or document.get("error") or choice.get("error") or "base_resp" in document:
+                return None
+            if document.get("type") == "error" or state.finish_reason:
                 return None
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
@@ -89,8 +92,8 @@ class ChatTransform(Transform[ChatChunk]):
             return self.complete()
         out: list[SamplingEvent] = []
         choices = item.get("choices") or ()
-        plain = self._named and bool(choices)
-        if not self._named:
+        plain = self._is_known and bool(choices)
+        if not plain:
             self._name(out, item)
         for choice in choices:
             if not self._read_choice(out, choice):
@@ -102,14 +105,13 @@ class ChatTransform(Transform[ChatChunk]):
     def _name(self, out: list[SamplingEvent], chunk: ChatChunk) -> None:
         self._id = self._id or _text(chunk.get("id"))
         self._model = self._model or _text(chunk.get("model"))
-        if (self._id and self._model) or (chunk.get("choices") and (self._id or self._model)):
+        self._is_known = bool(self._id and self._model)
+        if self._is_known or (chunk.get("choices") and (self._id or self._model)):
             self.announce(out, message_id=self._id, model=self._model)
 
     def _read_rest(self, chunk: ChatChunk) -> None:
         if not chunk:
             self.note_damage(chunk)
-        if self._model is None:
-            self._model = _text(chunk.get("model"))
         if usage := chunk.get("usage"):
             self._usage = merge_usage(self._usage, usage)
         elif (groq := chunk.get("x_groq")) and (usage := as_object(groq.get("usage"))) and not self._usage:
@@ -121,6 +123,7 @@ class ChatTransform(Transform[ChatChunk]):
 
     def _choice(self, index: int) -> _Choice:
         choice = self._choices[index] = _Choice(index, ToolSlots(self, index, self._id_maker(index)))
+        self.settle(False)
         return choice
 
     def _id_maker(self, choice: int) -> Callable[[int], str]:
@@ -137,7 +140,7 @@ class ChatTransform(Transform[ChatChunk]):
             content = delta.get("content")
             if len(delta) == 1 and type(content) is str:
                 self.text(out, state.sinks, content, index)
-                if not wire.get("finish_reason"):
+                if not wire.get("finish_reason") and not wire.get("error") and not state.finish_reason:
                     return True
             else:
                 self._read_delta(out, state, delta)
@@ -153,11 +156,10 @@ class ChatTransform(Transform[ChatChunk]):
     def _stop(self, state: _Choice, wire: Choice, reason: str) -> None:
         self.progress()
         state.finish_reason = reason
-        if reason == "error":
-            found = read_error(wire.get("error"))
-            self.done, self.error = True, refusal(found) if found else _stopped_by_error()
-        elif all(choice.finish_reason for choice in self._choices.values()):
-            self.mark_settled()
+        if reason == "error" and self._damage is None and not wire.get("error"):
+            self._damage = _stopped_by_error()  # unless an error object, beside it or after it, says more
+        if len(self._choices) >= self.context.choices and all(c.finish_reason for c in self._choices.values()):
+            self.settle(True)
 
     def _read_delta(self, out: list[SamplingEvent], state: _Choice, delta: Delta) -> None:
         self._read_reasoning(out, state, delta)
@@ -183,7 +185,8 @@ class ChatTransform(Transform[ChatChunk]):
         details = [detail for d in delta.get("reasoning_details") or () if (detail := as_object(d)) is not None]
         text = delta.get("reasoning_content") or delta.get("reasoning")
         if not text and details:
-            text = "".join(str(d.get("text") or d.get("summary") or "") for d in details)
+            words = [d.get("text") or d.get("summary") for d in details]
+            text = "".join(word for word in words if isinstance(word, str))
         if text:
             self.token(out, state.sinks[REASONING], REASONING, text, state.index)
         if details:
@@ -192,7 +195,7 @@ class ChatTransform(Transform[ChatChunk]):
 
     def _annotate(self, out: list[SamplingEvent], state: _Choice, raw: Any) -> None:
         annotation = as_object(raw)
-        if annotation is None or annotation in state.annotations:
+        if annotation is None or not self.is_new(annotation):
             return
         state.annotations.append(annotation)
         if state.index == 0:
@@ -211,7 +214,8 @@ class ChatTransform(Transform[ChatChunk]):
         state = self._choices.get(0) or _Choice(0, ToolSlots(self, 0, self._id_maker(0)))
         reason = state.finish_reason
         stop = None if cut and reason is None else self._stop_reason(state)
-        calls = self.calls(cut=cut or stop == "length")
+        slots = self.slots()
+        calls = [slot.call(cut=(cut or stop == "length") and slot is slots[-1]) for slot in slots]
         reasoning, text, words = ("".join(state.sinks[channel]) for channel in (REASONING, TEXT, REFUSAL))
         items: list[ResponseItem] = []
         if reasoning or state.details:

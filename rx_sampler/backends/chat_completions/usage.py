@@ -15,7 +15,9 @@ def merge_usage(known: JsonObject, new: JsonObject) -> JsonObject:
     counts = [as_int(new.get(name)) for name in ("prompt_tokens", "completion_tokens", "total_tokens")]
     if known and not any(counts):
         return known
-    return known | {name: value for name, value in new.items() if value is not None}
+    return known | {
+        name: value for name, value in new.items() if value is not None and (value != 0 or not known.get(name))
+    }
 
 
 def chat_usage(wire: JsonObject) -> Usage | None:
@@ -61,7 +63,8 @@ def cost_usd(wire: JsonObject) -> float | None:
     cost: Any = wire.get("cost")
     if (detail := as_object(cost)) is not None:  # Perplexity
         cost = detail.get("total_cost")
-    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) and cost > 0 else None
+    is_number = isinstance(cost, int | float) and not isinstance(cost, bool)
+    return float(cost) if is_number and 0 < cost < 1e9 else None
 
 
 def _first_int(*values: object) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from rx_sampler.conversation import JsonObject
@@ -16,6 +17,10 @@ __all__ = ["MessagesChunk", "MessagesDelta"]
 
 
 class MessagesDelta(TypedDict, total=False):
+    """What a block or the message gains; fields of unknown delta types stay, for their block must be sent back."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]  # pydantic's documented way
+
     type: str | None
     text: str | None
     thinking: str | None
@@ -29,6 +34,8 @@ class MessagesDelta(TypedDict, total=False):
 
 
 class MessagesChunk(TypedDict, total=False):
+    """One JSON object of the stream."""
+
     type: str | None
     index: int | None
     delta: MessagesDelta | None

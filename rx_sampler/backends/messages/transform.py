@@ -62,8 +62,10 @@ class MessagesTransform(Transform[MessagesChunk]):
             text = delta["text"]
             if delta["type"] != "text_delta" or document["type"] != "content_block_delta" or len(delta) != 2:
                 return None
+            if document.get("error"):
+                return None
             block = self._by_index[document["index"]]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, AttributeError):
             return None
         if block.kind != "text" or type(text) is not str:
             return None
@@ -120,7 +122,7 @@ class MessagesTransform(Transform[MessagesChunk]):
         self._stop |= MessagesDelta(**{name: value for name, value in delta.items() if value is not None})  # type: ignore[typeddict-item]
         if delta.get("stop_reason"):
             self.progress()
-            self.mark_settled()
+            self.settle(True)
 
     def _count(self, usage: JsonObject) -> None:
         # Cumulative: the last value wins. Some servers send zeros first, some zeros last; neither is news.
@@ -171,6 +173,7 @@ class MessagesTransform(Transform[MessagesChunk]):
         if self._open is block:
             self._open = None
         slot = block.slot
+        self.end_text(out, block.sinks)
         if slot is not None:
             whole = block.start.get("input")
             if not slot.closed and not slot.fragments and whole:
@@ -245,6 +248,9 @@ class MessagesTransform(Transform[MessagesChunk]):
         reason = self._stop.get("stop_reason")
         stop = None if cut and not reason else stop_with_calls(_STOPS.get(reason or "", "stop"), bool(self.slots()))
         unfinished = cut or stop == "length"
+        last = self._blocks[-1].slot if self._blocks else None
+        if unfinished and last is not None and not last.arguments.strip():
+            last.closed = False  # the limit hit before its first argument, whatever the closing event says
         details = self._stop.get("stop_details") or {}
         return SamplingResponse(
             items=tuple(item for block in self._blocks for item in block.items(cut=unfinished)),

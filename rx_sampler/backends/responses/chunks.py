@@ -16,6 +16,8 @@ __all__ = ["ResponsesChunk"]
 
 
 class ResponsesChunk(TypedDict, total=False):
+    """One JSON object of the stream."""
+
     type: str | None
     sequence_number: int | None
     output_index: int | None

@@ -73,6 +73,8 @@ class OutputItem:
     slot: ToolSlot | None = None
     hosted: str | None = None
     call_id: str = ""
+    tool_id: str = ""
+    """What a result must name: the call id, where the wire gives one."""
     started: bool = False
     completed: bool = False
     signed: bool = False
@@ -137,6 +139,7 @@ class Output:
     def __init__(self) -> None:
         self.items: list[OutputItem] = []
         self._by_index: dict[int, OutputItem] = {}
+        self._beside: dict[tuple[int, str], OutputItem] = {}
         self._by_id: dict[str, OutputItem] = {}
         self._newest: dict[str, OutputItem] = {}
 
@@ -144,7 +147,9 @@ class Output:
         """The item that an event about an item of `kind` means."""
         index = chunk.get("output_index")
         if index is not None:
-            return self._by_index.get(index)
+            item = self._by_index.get(index)
+            # An event of another kind than its item means a thing of its own: the kind decides.
+            return item if item is None or item.kind == kind else self._beside.get((index, kind))
         for name in (chunk.get("item_id"), chunk.get("call_id")):
             if name and (item := self._by_id.get(name)):
                 return item
@@ -152,18 +157,22 @@ class Output:
 
     def find_wire(self, wire: JsonObject, index: int | None) -> OutputItem | None:
         """The item that a whole wire object is."""
+        kind = str(wire.get("type") or "")
         if index is not None and (item := self._by_index.get(index)):
-            return item
+            if item.kind == kind:
+                return item
+            if (item := self._beside.get((index, kind))) is not None:
+                return item
         for name in (wire.get("id"), wire.get("call_id")):
-            if isinstance(name, str) and (item := self._by_id.get(name)):
+            if isinstance(name, str) and (item := self._by_id.get(name)) and item.kind == kind:
                 return item
         return None
 
     def open(self, kind: str, *, index: int | None, wire: JsonObject, item_id: str | None = None) -> OutputItem:
         item = OutputItem(kind=kind, order=len(self.items), index=index, wire=wire)
         self.items.append(item)
-        if index is not None:
-            self._by_index[index] = item
+        if index is not None and self._by_index.setdefault(index, item) is not item:
+            self._beside[index, kind] = item
         self.learn(item, wire, item_id)
         self._newest[kind] = item
         return item

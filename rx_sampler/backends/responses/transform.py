@@ -55,6 +55,7 @@ _TOOLS: Final = {
     "response.function_call_arguments": ("function_call", "arguments"),
     "response.custom_tool_call_input": ("custom_tool_call", "input"),
 }
+_CLIENT_TOOLS: Final = frozenset({"function_call", "custom_tool_call"})
 _TERMINAL: Final = frozenset(f"response.{word}" for word in ("completed", "incomplete", "failed", "cancelled", "done"))
 _NO_PROGRESS: Final = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
 _EXTRAS: Final = ("service_tier", "incomplete_details", "conversation", "metadata")
@@ -79,6 +80,8 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         try:
             kind, delta, number = document["type"], document["delta"], document.get("sequence_number")
             if kind != "response.output_text.delta" or type(delta) is not str or number == self._last[0]:
+                return None
+            if (number is not None and type(number) is not int) or document.get("error"):
                 return None
             if (document["output_index"], document["content_index"]) != self._writing_at:
                 return None
@@ -151,10 +154,9 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         if phase == "done":
             self._tail(out, part, chunk.get("text") if speech.whole == "text" else chunk.get("refusal"))
             return
-        if speech.channel == TEXT:
-            index, content = chunk.get("output_index"), chunk.get("content_index")
-            self._writing = part
-            self._writing_at = None if index is None or content is None else (index, content)
+        index, content = chunk.get("output_index"), chunk.get("content_index")
+        self._writing = part
+        self._writing_at = None if index is None or content is None or speech.channel != TEXT else (index, content)
         self._say(out, part, chunk.get("delta"))
 
     def _part(self, out: list[SamplingEvent], speech: _Speech, chunk: ResponsesChunk) -> Part:
@@ -183,7 +185,7 @@ class ResponsesTransform(Transform[ResponsesChunk]):
 
     def _annotate(self, out: list[SamplingEvent], part: Part, raw: object) -> None:
         annotation = as_object(raw)
-        if annotation is not None and annotation not in part.annotations:
+        if annotation is not None and self.is_new(annotation):
             self.progress()
             part.annotations.append(annotation)
             out.append(AnnotationAdded(**self.stamp(), annotation=annotation, offset=self.text_chars))
@@ -201,27 +203,22 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         delta = chunk.get("delta")
         if not isinstance(delta, str) or not delta:
             return
-        if item.slot is not None and item.slot.name is not None:
+        if item.slot is not None:
             self.tool_delta(out, item.slot, delta)
-        else:  # a hosted search, or a call whose name comes with its closing event
+        else:  # a hosted search, or a call whose name is still to come
             self.progress()
             item.part("arguments", 0, "arguments").wire.append(delta)
 
     def _reconcile_tool(self, out: list[SamplingEvent], item: OutputItem, name: object, whole: object) -> None:
+        if item.slot is None and isinstance(name, str) and name:
+            self._name_tool(out, item, name)
         slot = item.slot
-        if slot is None:
-            return
-        if slot.name is None and isinstance(name, str) and name:
-            slot.name = name
-            held = item.parts.pop(("arguments", 0), None)
-            self.open_tool(out, slot, id=slot.id, name=name, arguments=held.said if held else "")
-        if slot.name is None or whole is None:
+        if slot is None or whole is None:
             return
         if not isinstance(whole, str):
             whole = json.dumps(whole, ensure_ascii=False)
-        said = slot.arguments
-        if len(whole) > len(said) and whole.startswith(said):
-            self.tool_delta(out, slot, whole[len(said) :])
+        if len(whole) > slot.chars and whole.startswith(slot.arguments):
+            self.tool_delta(out, slot, whole[slot.chars :])
 
     # -- items
 
@@ -229,13 +226,20 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         item = self._output.open(kind, index=chunk.get("output_index"), wire=wire, item_id=chunk.get("item_id"))
         item.hosted = hosted_name(kind, wire, self.context.declared_tools)
         item.call_id = str(wire.get("id") or chunk.get("item_id") or wire.get("call_id") or f"item_{item.order}")
-        if kind in ("function_call", "custom_tool_call") and item.hosted is None:
-            call_id = wire.get("call_id") or chunk.get("call_id") or wire.get("id") or item.call_id
-            slot = item.slot = self.new_slot(id=str(call_id), custom=kind == "custom_tool_call")
-            if wire.get("name"):
-                slot.name = str(wire["name"])
-                self.open_tool(out, slot, id=slot.id, name=slot.name)
+        item.tool_id = str(wire.get("call_id") or chunk.get("call_id") or wire.get("id") or item.call_id)
+        if wire.get("name"):
+            self._name_tool(out, item, str(wire["name"]))
         return item
+
+    def _name_tool(self, out: list[SamplingEvent], item: OutputItem, name: str | None) -> None:
+        """A call of the client's tool is shown once its name is known (or never will be): it may be a hosted one."""
+        if item.kind not in _CLIENT_TOOLS or item.slot is not None:
+            return
+        item.hosted = hosted_name(item.kind, {"name": name}, self.context.declared_tools)
+        if item.hosted is None:
+            slot = item.slot = self.new_slot(id=item.tool_id, name=name, custom=item.kind == "custom_tool_call")
+            held = item.parts.pop(("arguments", 0), None)
+            self.open_tool(out, slot, id=slot.id, name=name, arguments=held.said if held else "")
 
     def _read_item_added(self, out: list[SamplingEvent], chunk: ResponsesChunk, wire: JsonObject) -> None:
         self.progress()
@@ -244,6 +248,8 @@ class ResponsesTransform(Transform[ResponsesChunk]):
             item = self._open(out, str(wire.get("type") or ""), chunk, wire)
         else:
             item.wire = item.wire | wire
+            item.tool_id = str(wire.get("call_id") or item.tool_id)
+            self._reconcile_tool(out, item, wire.get("name"), None)
         self._start_hosted(out, item)
 
     def _reconcile(self, out: list[SamplingEvent], chunk: ResponsesChunk, wire: JsonObject) -> None:
@@ -256,12 +262,13 @@ class ResponsesTransform(Transform[ResponsesChunk]):
 
     def _complete_item(self, out: list[SamplingEvent], item: OutputItem, wire: JsonObject) -> None:
         item.wire = wire
+        item.tool_id = str(wire.get("call_id") or item.tool_id)
         self._output.learn(item, wire)
+        self._reconcile_tool(out, item, wire.get("name"), None)
         if item.hosted is not None:
             self._finish_hosted(out, item)
         elif item.slot is not None:
-            if wire.get("call_id"):
-                item.slot.id = str(wire["call_id"])
+            item.slot.id = item.tool_id
             self._reconcile_tool(out, item, wire.get("name"), wire.get("input" if item.slot.custom else "arguments"))
             item.slot.closed = wire.get("status") != "incomplete"
         elif item.kind in ("message", "reasoning"):
@@ -294,6 +301,13 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         self.progress()
         if family.endswith("_call") and hosted_name(family, {}, self.context.declared_tools) is not None:
             self._start_hosted(out, self._output.find(chunk, family) or self._open(out, family, chunk, {}))
+
+    def settle_content(self) -> list[SamplingEvent]:
+        out: list[SamplingEvent] = []
+        for item in self._output.items:
+            if ("arguments", 0) in item.parts and item.hosted is None:
+                self._name_tool(out, item, None)
+        return out
 
     def _start_hosted(self, out: list[SamplingEvent], item: OutputItem) -> None:
         if not item.started and item.hosted is not None:

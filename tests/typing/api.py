@@ -1,0 +1,354 @@
+"""Every public name as a user would use it: checked by mypy and pyright, and run as a script. It needs no network."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, assert_never, assert_type
+
+import reactivex as rx
+from reactivex import Observable, operators
+
+from rx_sampler import (
+    PRESETS,
+    AnnotationAdded,
+    AssistantItem,
+    Backend,
+    BackendToolCallCompleted,
+    BackendToolCallItem,
+    BackendToolCallStarted,
+    ChannelToken,
+    Completed,
+    DoomLoopPolicy,
+    DoomLoopSignals,
+    EmptyResponseContext,
+    Failed,
+    FirstToken,
+    FunctionChoice,
+    HostedTool,
+    ImagePart,
+    ImagesStripped,
+    Item,
+    LatencyMetrics,
+    LoopTimeScheduler,
+    Machine,
+    ModelMetadata,
+    OpaqueItem,
+    Preset,
+    RateLimit,
+    ReasoningCompleted,
+    ReasoningItem,
+    RefusalItem,
+    ResponseItem,
+    ResponseStarted,
+    Retrying,
+    RetryPolicy,
+    Sampler,
+    SamplerConfig,
+    SamplingError,
+    SamplingErrorInfo,
+    SamplingErrorKind,
+    SamplingEvent,
+    SamplingRequest,
+    SamplingResponse,
+    SamplingResult,
+    SseFrame,
+    StreamStarted,
+    SystemItem,
+    TextItem,
+    TextPart,
+    ToolCall,
+    ToolCallDelta,
+    ToolResultItem,
+    ToolSpec,
+    Usage,
+    UserItem,
+    event_from_json,
+    event_json_schema,
+    event_to_json,
+    failures_as_events,
+    get_backend,
+    sampling_events,
+    sse_frames,
+    through,
+    typed_chunks,
+)
+
+READS: Sequence[bytes] = (
+    b'data: {"id": "c", "model": "toy-1", "choices": [{"index": 0, "delta": {"content": "Hel"}}]}\n\nda',
+    b'ta: {"id": "c", "model": "toy-1", "choices": [{"index": 0, "delta": {"content": "lo"}}]}\n\n',
+    b'data: {"id": "c", "model": "toy-1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n',
+    b"data: [DONE]\n\n",
+)
+
+
+def offline(reads: Iterable[bytes]) -> Observable[SamplingEvent]:
+    """A recording becomes events: the element type is inferred at each stage and through the whole pipe."""
+    frames = rx.from_iterable(reads).pipe(sse_frames(max_frame_bytes=2**20))
+    assert_type(frames, Observable[SseFrame])
+    chunks = frames.pipe(typed_chunks("chat_completions"))
+    assert_type(chunks, Observable[Any])
+    events = chunks.pipe(sampling_events("chat_completions", request_id="r", attempt=1, split_think_tags=False))
+    assert_type(events, Observable[SamplingEvent])
+    whole = rx.from_iterable(reads).pipe(
+        sse_frames(), typed_chunks("chat_completions"), sampling_events("chat_completions"), failures_as_events()
+    )
+    assert_type(whole, Observable[SamplingEvent])
+    return whole
+
+
+def is_text(event: SamplingEvent) -> bool:
+    return isinstance(event, ChannelToken) and event.channel == "text"
+
+
+def words(event: SamplingEvent) -> str:
+    return event.text if isinstance(event, ChannelToken) else ""
+
+
+def text_only(events: Observable[SamplingEvent]) -> Observable[str]:
+    texts = events.pipe(operators.filter(is_text), operators.map(words))
+    assert_type(texts, Observable[str])
+    return texts
+
+
+def told(event: SamplingEvent) -> str:
+    """One line about any event: the union is closed, so a checker knows when one is forgotten."""
+    match event:
+        case StreamStarted():
+            return f"attempt {event.attempt} accepted"
+        case ResponseStarted():
+            return f"{event.model} {event.message_id} {event.input_tokens}"
+        case ModelMetadata():
+            return ", ".join(limit.name for limit in event.rate_limits)
+        case FirstToken():
+            return f"first on {event.channel}"
+        case ChannelToken():
+            return event.text
+        case ReasoningCompleted():
+            return f"{len(event.signature)} characters of signature"
+        case ToolCallDelta():
+            return f"{event.tool_index} {event.id} {event.name} {event.arguments_delta}"
+        case BackendToolCallStarted():
+            return f"{event.name} began"
+        case BackendToolCallCompleted():
+            return f"{event.name} gave {event.result}"
+        case AnnotationAdded():
+            return f"{event.annotation} at {event.offset}"
+        case ImagesStripped():
+            return f"{len(event.stripped_urls)} images removed: {event.reason}"
+        case DoomLoopSignals():
+            return ", ".join(event.triggers)
+        case Retrying():
+            return f"again in {event.backoff_s:.1f} s ({event.retry} of {event.max_retries}): {event.reason}"
+        case Completed():
+            return event.response.text
+        case Failed():
+            return str(event.to_error())
+        case _:
+            assert_never(event)
+
+
+def every_event() -> list[SamplingEvent]:
+    def stamp() -> dict[str, Any]:
+        return {"request_id": "r", "attempt": 1, "ts": 1.0}
+
+    return [
+        StreamStarted(request_id="r", attempt=1, ts=1.0),
+        ResponseStarted(**stamp(), model="m"),
+        ModelMetadata(**stamp(), rate_limits=(RateLimit(name="tokens", limit=5, remaining=4, reset_after_s=1.5),)),
+        FirstToken(**stamp(), channel="text"),
+        ChannelToken(request_id="r", attempt=1, ts=1.0, channel="text", text="t", chunk_index=1),
+        ReasoningCompleted(**stamp(), signature="s"),
+        ToolCallDelta(**stamp(), tool_index=0, id="c", name="f"),
+        BackendToolCallStarted(**stamp(), call_id="c", name="web_search"),
+        BackendToolCallCompleted(**stamp(), call_id="c", name="web_search"),
+        AnnotationAdded(**stamp(), annotation={"url": "https://example.org"}),
+        ImagesStripped(**stamp(), stripped_urls=("https://example.org/i.png",), reason="server_rejected"),
+        DoomLoopSignals(**stamp(), triggers=("low_logprob@final",)),
+        Retrying(
+            **stamp(),
+            next_attempt=2,
+            retry=1,
+            max_retries=15,
+            budget="transport",
+            error_kind=SamplingErrorKind.HTTP,
+            reason="the connection broke",
+            backoff_s=2.0,
+        ),
+        Completed(**stamp(), response=SamplingResponse(), metrics=LatencyMetrics()),
+        Failed(**stamp(), error=SamplingErrorInfo(kind=SamplingErrorKind.HTTP, message="the connection broke")),
+    ]
+
+
+def through_json(events: Iterable[SamplingEvent]) -> None:
+    for event in events:
+        line = event_to_json(event)
+        assert_type(line, str)
+        back = event_from_json(line)
+        assert_type(back, SamplingEvent)
+        assert back == event
+    schema = event_json_schema()
+    assert_type(schema, Mapping[str, Any])
+    assert schema["discriminator"]["propertyName"] == "kind"
+
+
+def request() -> SamplingRequest:
+    """A conversation with an item of each kind, and every option that has a type of its own."""
+    answered: list[ResponseItem] = [
+        ReasoningItem(text="hm", signature="s"),
+        TextItem(text="let me see"),
+        BackendToolCallItem(call_id="w", name="web_search"),
+        ToolCall(id="c", name="weather", arguments='{"city": "Basel"}'),
+        RefusalItem(text="not that"),
+        OpaqueItem(wire={"type": "compaction"}),
+    ]
+    items: list[Item] = [
+        SystemItem(content="be brief"),
+        UserItem(content=(TextPart(text="look"), ImagePart(url="https://example.org/i.png"))),
+        AssistantItem(content="a picture"),
+        *answered,
+        ToolResultItem(tool_call_id="c", content="rain"),
+    ]
+    return SamplingRequest(
+        items=tuple(items),
+        tools=(ToolSpec(name="weather", description="the weather", parameters={"type": "object"}),),
+        hosted_tools=(HostedTool(type="web_search"),),
+        tool_choice=FunctionChoice(name="weather"),
+        reasoning_effort="low",
+        temperature=0.5,
+        extra_body={"seed": 7},
+    )
+
+
+def config() -> SamplerConfig:
+    preset = PRESETS["llamacpp"]
+    assert_type(preset, Preset)
+    assert_type(SamplerConfig.preset("llamacpp", model="m"), SamplerConfig)
+    assert_type(SamplerConfig.from_env({"RX_SAMPLER_BASE_URL": preset.base_url}), SamplerConfig)
+
+    async def token() -> str | None:
+        return None
+
+    def sign(headers: dict[str, str]) -> None:
+        headers["x-signature"] = "s"
+
+    return SamplerConfig(
+        backend="chat_completions",
+        base_url=preset.base_url,
+        model="m",
+        bearer_resolver=token,
+        header_injector=sign,
+        retry=RetryPolicy(max_retries=3),
+        doom_loop=DoomLoopPolicy(max_retries=1),
+        idle_timeout_s=60.0,
+    )
+
+
+def streams(sampler: Sampler) -> None:
+    """Cold streams of the three forms of a question: nothing is sent, since nobody subscribes."""
+    assert_type(sampler.stream("why is the sky blue?"), Observable[SamplingEvent])
+    assert_type(sampler.stream(request(), request_id="mine"), Observable[SamplingEvent])
+    assert_type(sampler.stream([UserItem(content=(TextPart(text="hi"),))]), Observable[SamplingEvent])
+
+
+async def ask(sampler: Sampler) -> str:
+    """As an application would; not run here, where there is no server."""
+    try:
+        async with sampler:
+            result = await sampler.collect("why is the sky blue?")
+    except SamplingError as error:
+        assert_type(error.kind, SamplingErrorKind)
+        assert_type(error.info, SamplingErrorInfo)
+        assert_type(error.partial, SamplingResponse | None)
+        return str(error)
+    assert_type(result, SamplingResult)
+    assert_type(result.events_summary, Mapping[str, int])
+    assert_type(result.metrics.time_to_first_token_ms, float | None)
+    return result.response.text
+
+
+def answer() -> SamplingResponse:
+    response = SamplingResponse(
+        items=(TextItem(text="yes"), ToolCall(id="c", name="f", arguments="{}")),
+        usage=Usage(input_tokens=3, output_tokens=4, total_tokens=7),
+        stop_reason="tool_calls",
+    )
+    assert_type(response.text, str)
+    assert_type(response.tool_calls, tuple[ToolCall, ...])
+    assert_type(response.tool_calls[0].arguments_json, dict[str, Any] | None)
+    return response
+
+
+def failure() -> SamplingError:
+    info = SamplingErrorInfo(
+        kind=SamplingErrorKind.EMPTY_RESPONSE,
+        message="nothing came",
+        is_retryable=True,
+        empty_response_context=EmptyResponseContext(reason="no_visible_content", had_reasoning=False),
+    )
+    return info.to_error()
+
+
+class Lengths(Machine[str, int]):
+    """A stage of one's own."""
+
+    def feed(self, item: str) -> Iterable[int]:
+        return (len(item),)
+
+
+class Doubles(Machine[int, int]):
+    def feed(self, item: int) -> Iterable[int]:
+        return (item, item)
+
+
+def lengths() -> Observable[int]:
+    lift: Callable[[Observable[str]], Observable[int]] = through(Lengths)
+    measured = rx.of("a", "bcd").pipe(lift, through(Doubles))
+    assert_type(measured, Observable[int])
+    return measured
+
+
+def backend() -> Backend[Any]:
+    it = get_backend("messages")
+    assert_type(it, Backend[Any])
+    return it
+
+
+async def clock() -> float:
+    scheduler = LoopTimeScheduler(asyncio.get_running_loop())
+    assert_type(scheduler.seconds(), float)
+    return scheduler.seconds()
+
+
+def main() -> None:
+    seen: list[SamplingEvent] = []
+    offline(READS).subscribe(seen.append)
+    assert isinstance(seen[-1], Completed)
+    assert seen[-1].response.text == "Hello"
+    texts: list[str] = []
+    text_only(offline(READS)).subscribe(texts.append)
+    assert texts == ["Hel", "lo"]
+    failed: list[SamplingEvent] = []
+    offline(READS[:1]).subscribe(failed.append)
+    assert isinstance(failed[-1], Failed)
+    assert failed[-1].partial is not None
+    assert failed[-1].partial.text == "Hel"
+    events = every_event()
+    assert all(told(event) for event in events if not isinstance(event, Completed))
+    through_json([*events, *seen])
+    streams(Sampler(config()))
+    counts: list[int] = []
+    lengths().subscribe(counts.append)
+    assert counts == [1, 1, 3, 3]
+    assert backend().name == "messages"
+    assert answer().tool_calls[0].arguments_json == {}
+    assert failure().info.empty_response_context is not None
+    assert request().items
+    assert inspect.iscoroutinefunction(ask)
+    assert asyncio.run(clock()) > 0
+    print("every public name was used")
+
+
+if __name__ == "__main__":
+    main()
