@@ -107,20 +107,7 @@ def test_a_module_lists_what_it_exports(name: str) -> None:
     assert not missing
 
 
-UNDOCUMENTED: Final = {
-    f"rx_sampler.backends.{backend}.chunks": f"{chunk} has no docstring"
-    for backend, chunk in {
-        "chat_completions": "ChatChunk",
-        "messages": "MessagesChunk",
-        "responses": "ResponsesChunk",
-    }.items()
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [name if name in UNDOCUMENTED else name for name in MODULES],
-)
+@pytest.mark.parametrize("name", MODULES)
 def test_a_module_and_what_it_exports_is_documented(name: str) -> None:
     module = imported(name)
     exported: list[str] = getattr(module, "__all__", [])

@@ -31,7 +31,7 @@ from rx_sampler.wire.idle import Pulse
 
 from .think_tags import ThinkTagSplitter
 
-__all__ = ["DONE", "Context", "MalformedChunk", "ToolSlot", "Transform", "stop_with_calls"]
+__all__ = ["DONE", "Context", "MalformedChunk", "ToolSlot", "Transform", "mended", "stop_with_calls"]
 
 C = TypeVar("C")
 
@@ -389,6 +389,12 @@ def stop_with_calls(stop: StopReason, has_calls: bool) -> StopReason:
     if stop in ("stop", "tool_calls"):
         return "tool_calls" if has_calls else "stop"
     return stop
+
+
+def mended(text: str) -> str:
+    """`text` with surrogate pairs joined and lone halves replaced."""
+    whole, half = _whole_characters(text) if _LONE_SURROGATE.search(text) else (text, "")
+    return whole + ("\ufffd" if half else "")
 
 
 def _whole_characters(text: str) -> tuple[str, str]:

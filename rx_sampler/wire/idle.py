@@ -58,9 +58,13 @@ class Pulse:
         self.on_settled: Callable[[], None] | None = None
 
     def settle(self, settled: bool) -> None:
+        if settled == self.settled:
+            return
         self.settled = settled
-        if settled and self.on_settled is not None:
-            self.on_settled()
+        if settled:
+            self.content_at = self.now
+            if self.on_settled is not None:
+                self.on_settled()
 
     def advance(self, now: float) -> None:
         self.now = max(self.now, now)

@@ -334,7 +334,7 @@ def test_unframed_data_is_told_by_its_name() -> None:
     """Only the parser gives that name: a server's own event of that name is a frame like others."""
     chunks, error = decode(CHAT, SseFrame(UNFRAMED, b'{"choices":[{"message":{"content":"x"}}]}', ""))
     assert error is None
-    assert chunks == [{"choices": [{"message": {"content": "x"}}]}]
+    assert chunks == [{"choices": [{"message": {"content": "x"}}]}, DONE_CHUNK]
     body = sse(says("a"), ("unframed", says("b")), says("c", "stop"), DONE)
     assert completed(run(CHAT, body)).text == "abc"
 

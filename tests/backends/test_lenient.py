@@ -271,7 +271,9 @@ def test_as_object_and_as_list() -> None:
         (b'{"a":"x\xffy"}', {"a": "x\ufffdy"}),
         (b'{"a":"\xed\xa0\xbd"}', {"a": "\ufffd\ufffd\ufffd"}),  # a surrogate in UTF-8 is three invalid bytes
         (b'{"a":"\xe6\x9d"}', {"a": "\ufffd"}),
-        (b'{"a":"\\ud83d"}', {"a": "\ud83d"}),
+        (b'{"a":"\\ud83d"}', {"a": "\ufffd"}),
+        (b'{"delta":{"content":"\\ud83d","id":"\\ud83d"}}', {"delta": {"content": "\ud83d", "id": "\ufffd"}}),
+        (b'{"a":NaN,"b":[-Infinity,1e999]}', {"a": None, "b": [None, None]}),
         (b'{"a":"\\ud83d\\ude00"}', {"a": "😀"}),
         (b' {"a": 1} ', {"a": 1}),
         (b'{"a":1,"a":2}', {"a": 2}),

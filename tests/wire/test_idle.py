@@ -94,8 +94,8 @@ def run(limits: Limits, *items: tuple[int, object], disposed: float = 5000, earl
         assert pulse.now == clock_of(scheduler)()
         if item == TEXT:
             pulse.content_at = pulse.now
-        elif item == STOP and pulse.on_settled is not None:
-            pulse.on_settled()
+        elif item == STOP:
+            pulse.settle(True)
 
     def watch(given: abc.SchedulerBase) -> Observable[Any]:
         pulses.append(Pulse(clock_of(given)()))
@@ -344,8 +344,7 @@ def test_a_late_word_that_the_answer_is_complete_starts_nothing(end: Items) -> N
         lambda: source.pipe(watched(pulse, Limits(grace_s=3)), ops.do_action(on_completed=lambda: ended.append("x"))),
         disposed=265,
     )
-    assert pulse.on_settled is not None
-    pulse.on_settled()
+    pulse.settle(True)
     scheduler.start()
     assert scheduler.fired == []
     assert ended == ["x" for _ in end]

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from rx_sampler.backends.assembly import ToolSlot
+from rx_sampler.backends.assembly import ToolSlot, mended
 from rx_sampler.backends.lenient import as_list, as_object
 from rx_sampler.conversation import (
     BackendToolCallItem,
@@ -113,8 +113,8 @@ class OutputItem:
             ReasoningItem(
                 text=text,
                 id=identity if isinstance(identity, str) else None,
-                summary=tuple(part.said for (name, _), part in self.parts.items() if name == "summary"),
-                content=tuple(part.said for (name, _), part in self.parts.items() if name == "content"),
+                summary=tuple(mended(part.said) for (name, _), part in self.parts.items() if name == "summary"),
+                content=tuple(mended(part.said) for (name, _), part in self.parts.items() if name == "content"),
                 encrypted_content=encrypted if isinstance(encrypted, str) else None,
             )
         ]
