@@ -1045,10 +1045,6 @@ async def test_bytes_that_came_before_a_break_are_not_lost() -> None:
         assert event.partial.text == "x" * 500
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="aiohttp 3.14 tells a reader nothing of broken chunk framing: the stream hangs until its idle timeout",
-)
 async def test_broken_chunk_framing_is_a_broken_connection() -> None:
     async def breaks(exchange: Exchange) -> None:
         await exchange.start()

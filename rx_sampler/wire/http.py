@@ -20,6 +20,7 @@ from reactivex.disposable import Disposable
 
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
+from .connection_loss import told_of_loss
 from .inflate import Inflater, inflater_for
 from .network_errors import NETWORK_ERRORS, translated
 from .transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
@@ -209,7 +210,8 @@ class _Exchange:
                 raise raised[0]
             if not self._stopped:
                 self._emit(ResponseHead(status=response.status, headers=response.headers, host=request.host))
-            await self._read(response, request.host)
+            with told_of_loss(response):
+                await self._read(response, request.host)
         finally:
             # Closes the socket unless the body ended, in which case the connection is back in the pool already.
             response.close()
