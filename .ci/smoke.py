@@ -12,7 +12,9 @@ from rx_sampler.simulator import Simulator, Timing
 async def main() -> None:
     async with Simulator(seed=1, timing=Timing.instant()) as simulator:
         for backend in ("chat_completions", "responses", "messages"):
-            config = SamplerConfig(backend=backend, base_url=simulator.base_url, model="simulated-model", api_key="none")
+            config = SamplerConfig(
+                backend=backend, base_url=simulator.base_url, model="simulated-model", api_key="none"
+            )
             async with Sampler(config) as sampler:
                 end = await sampler.stream("Is anyone there?")
                 if not isinstance(end, Completed):

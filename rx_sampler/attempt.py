@@ -18,7 +18,7 @@ from .backends.assembly import Context
 from .backends.base import Backend, ChunkDecoder, EventReader
 from .config import SamplerConfig, shown_url
 from .conversation import SamplingRequest, SamplingResponse
-from .errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
+from .errors import EmptyReason, EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .events import SamplingEvent
 from .outgoing import http_request, redacted
 from .scheduling import clock_of
@@ -195,7 +195,7 @@ def _judge(config: SamplerConfig) -> Callable[[SamplingResponse], SamplingError 
         if any(item.type != "reasoning" for item in response.items):
             return None
         usage = response.usage
-        reason = "reasoning_only" if response.items else "no_visible_content"
+        reason: EmptyReason = "reasoning_only" if response.items else "no_visible_content"
         return SamplingError(
             SamplingErrorInfo(
                 kind=SamplingErrorKind.EMPTY_RESPONSE,

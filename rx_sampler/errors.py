@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .metrics import LatencyMetrics
 
 __all__ = [
+    "EmptyReason",
     "EmptyResponseContext",
     "ErrorStamp",
     "SamplingError",
@@ -26,6 +27,7 @@ __all__ = [
     "is_retryable_status",
 ]
 
+EmptyReason = Literal["reasoning_only", "no_visible_content"]
 SentCredential = Literal["sent", "missing", "unknown"]
 
 # 501 and 505 say that the server never will; 525 and 526 are broken TLS at the origin, which time does not mend.
@@ -69,7 +71,7 @@ class SamplingErrorKind(StrEnum):
 class EmptyResponseContext:
     """What was in an answer that counts as empty."""
 
-    reason: Literal["reasoning_only", "no_visible_content"]
+    reason: EmptyReason
     had_reasoning: bool
     finish_reason: str | None = None
     output_tokens: int | None = None

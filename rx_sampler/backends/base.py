@@ -69,10 +69,11 @@ def get_backend(name: str) -> Backend[Any]:
     found = {point.name: point for point in entry_points(group="rx_sampler.backends")}
     if name not in found:
         raise ValueError(f"backend {name!r} is not known; known are {', '.join([*_BUILT_IN, *sorted(found)])}")
-    backend = found[name].load()
-    if not isinstance(backend, Backend):
-        raise ValueError(f"entry point {name!r} of group rx_sampler.backends is no Backend but {backend!r}")
-    return cast("Backend[Any]", backend)
+    loaded: Any = found[name].load()
+    if not isinstance(loaded, Backend):
+        raise ValueError(f"entry point {name!r} of group rx_sampler.backends is no Backend but {loaded!r}")
+    backend: Backend[Any] = loaded
+    return backend
 
 
 @cache
@@ -85,7 +86,7 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
 
     def __init__(self, backend: Backend[C]) -> None:
         self._backend = backend
-        self._validate, self._fit = _roads(backend.chunk)
+        self._validate, self._fit = _roads(cast(Any, backend.chunk))
 
     def feed(self, item: SseFrame) -> tuple[C, ...] | list[C]:
         event, data, _ = item
@@ -189,8 +190,6 @@ class EventReader(Machine[SseFrame, SamplingEvent]):
         self._decoder = decoder
         self._transform = transform
         self._quick = transform.quick
-        self.spill = transform.spill
-        self.fail = transform.fail
 
     def feed(self, item: SseFrame) -> list[SamplingEvent]:
         event, data, _ = item
@@ -203,6 +202,12 @@ class EventReader(Machine[SseFrame, SamplingEvent]):
                 events = self._quick(document)
                 return self._read(self._decoder.read(event, data, document)) if events is None else events
         return self._read(self._decoder.feed(item))
+
+    def spill(self) -> Iterable[SamplingEvent]:
+        return self._transform.spill()
+
+    def fail(self, error: Exception) -> Exception:
+        return self._transform.fail(error)
 
     def finish(self) -> list[SamplingEvent]:
         events = self._transform.finish()

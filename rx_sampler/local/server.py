@@ -39,8 +39,9 @@ class LocalServer:
     * `port`: the TCP port to listen on; 0 is any free one.
     * `chat_template`: a Jinja template to use instead of either.
 
-    Raises ValueError at construction for a number below 1 or a port that is none; entering raises `LocalModelUnavailable`, with the reason in
-    one line, where no such server can be had. An instance can be entered again after it was left.
+    Raises ValueError at construction for a number below 1 or a port that is none; entering raises
+    `LocalModelUnavailable`, with the reason in one line, where no such server can be had. An instance can be entered
+    again after it was left.
     """
 
     model: str

@@ -138,7 +138,7 @@ def _read(value: object, depth: int) -> ErrorBody | None:
         return _read_text(value, depth)
     if isinstance(value, list):
         items = cast("list[object]", value)
-        return next((found for item in items[:20] if (found := _read(item, depth + 1))), None)
+        return next(filter(None, (_read(item, depth + 1) for item in items[:20])), None)
     if not isinstance(value, dict):
         return None
     fields = cast("dict[str, object]", value)

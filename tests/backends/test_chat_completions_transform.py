@@ -649,6 +649,8 @@ IN_STREAM_ERRORS: dict[str, list[Frame]] = {
     "in a list": [json.dumps([{"error": BAD_CALL}])],
     "encoded twice": [{"error": {"message": json.dumps({"error": BAD_CALL})}}],
 }
+
+
 @pytest.mark.parametrize(
     "frames",
     [pytest.param(frames, id=name) for name, frames in IN_STREAM_ERRORS.items()],

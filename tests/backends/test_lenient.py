@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
-from pydantic_core import PydanticSerializationError
 from typing_extensions import TypedDict
 
 from rx_sampler.backends.base import get_backend

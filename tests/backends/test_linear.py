@@ -300,7 +300,7 @@ def _feed(transform: Callable[[Context], Any], chunks: list[JsonObject]) -> None
 
 @pytest.mark.parametrize(
     "backend",
-    [backend if backend != MESSAGES else backend for backend in ANNOTATED],
+    ANNOTATED,
 )
 def test_annotations_are_not_all_compared(backend: str) -> None:
     totals: list[int] = []

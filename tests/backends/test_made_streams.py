@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rx_sampler import Completed, SamplingEvent
 
 from .laws import check_frame, check_json, check_laws, check_numbering, check_sums
 from .made_streams import MADE, cut_somewhere, damaged, soups
-from .streams import BACKENDS, CHAT, MESSAGES, RESPONSES, calls, completed, run, tokens
+from .streams import BACKENDS, calls, completed, run, tokens
 
 
 def _joined(events: list[SamplingEvent], channel: str) -> str:

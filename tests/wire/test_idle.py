@@ -16,8 +16,8 @@ from reactivex.testing.recorded import Recorded
 
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 from rx_sampler.scheduling import clock_of
-from rx_sampler.wire.transport import Connected, ResponseHead
 from rx_sampler.wire.idle import ERROR_BODY_TIMEOUT_S, Limits, Pulse, watched
+from rx_sampler.wire.transport import Connected, ResponseHead
 
 subscribe = ReactiveTest.subscribe
 K = SamplingErrorKind
