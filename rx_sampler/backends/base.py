@@ -72,8 +72,7 @@ def get_backend(name: str) -> Backend[Any]:
     loaded: Any = found[name].load()
     if not isinstance(loaded, Backend):
         raise ValueError(f"entry point {name!r} of group rx_sampler.backends is no Backend but {loaded!r}")
-    backend: Backend[Any] = loaded
-    return backend
+    return loaded  # pyright: ignore[reportUnknownVariableType]  # narrowed to Backend of anything, which is what it is
 
 
 @cache
