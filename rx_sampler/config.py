@@ -49,6 +49,7 @@ class SamplerConfig(_Frozen):
     Secrets (`api_key`, header values, query parameters, whatever in `base_url` is not the address) show in no repr, no
     JSON and no validation error. Names ending in `_s` are seconds.
 
+    * `api_key`: given as str, held as pydantic's `SecretStr`.
     * `backend`: the wire format: `chat_completions`, `responses`, `messages`, or one that a third party registered.
     * `base_url`: the endpoint's path is put behind it (`{base_url}/chat/completions`); its query string is kept.
     * `auth_scheme`: `bearer` (`Authorization: Bearer KEY`) or `x_api_key` (`x-api-key: KEY`); by default what the
@@ -72,7 +73,7 @@ class SamplerConfig(_Frozen):
     backend: str = "chat_completions"
     base_url: str
     model: str = ""
-    api_key: SecretStr | None = None
+    api_key: SecretStr | str | None = Field(default=None, repr=False)
     auth_scheme: Literal["bearer", "x_api_key"] | None = None
     bearer_resolver: BearerResolver | None = Field(default=None, repr=False, exclude=True)
     header_injector: HeaderInjector | None = Field(default=None, repr=False, exclude=True)
@@ -96,6 +97,11 @@ class SamplerConfig(_Frozen):
     top_p: float | None = Field(default=None, ge=0, le=1)
     max_output_tokens: int | None = Field(default=None, ge=1)
     reasoning_effort: ReasoningEffort | None = None
+
+    @field_validator("api_key")
+    @classmethod
+    def _a_secret(cls, key: SecretStr | str | None) -> SecretStr | None:
+        return SecretStr(key) if isinstance(key, str) else key
 
     @field_validator("base_url")
     @classmethod
