@@ -140,6 +140,11 @@ class SamplerConfig(_Frozen):
                 fields[name] = value
         return cls(**{**fields, **overrides})
 
+    def reveal_api_key(self) -> str | None:
+        """The key itself, for whoever has to send it."""
+        key = self.api_key
+        return key.get_secret_value() if isinstance(key, SecretStr) else key
+
     @property
     def content_idle_s(self) -> float:
         return self.idle_timeout_s if self.content_idle_timeout_s is None else self.content_idle_timeout_s

@@ -11,8 +11,6 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
 
-from pydantic import SecretStr
-
 from .backends.base import Backend
 from .backends.encoding import body_bytes
 from .config import SamplerConfig
@@ -132,8 +130,7 @@ def _version() -> str:
 
 async def _credential(config: SamplerConfig) -> str | None:
     if config.bearer_resolver is None:
-        key = config.api_key
-        credential = key.get_secret_value() if isinstance(key, SecretStr) else key
+        credential = config.reveal_api_key()
     else:
         try:
             answer = config.bearer_resolver()

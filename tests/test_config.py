@@ -256,7 +256,7 @@ def test_a_preset_is_all_but_the_model(
         monkeypatch.setenv(variable, f" {KEY}\n")
     it = SamplerConfig.preset(provider, model="m")
     assert (it.base_url, it.backend, it.model) == (url, backend, "m")
-    assert (it.api_key.get_secret_value() if it.api_key else None) == (KEY if variable else None)
+    assert (it.reveal_api_key()) == (KEY if variable else None)
 
 
 def test_a_preset_without_its_key_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def test_what_is_given_wins_over_the_preset(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("XAI_API_KEY", "from the environment")
     it = SamplerConfig.preset("xai", api_key=KEY, backend="chat_completions", base_url=URL, idle_timeout_s=5)
     assert it.api_key is not None
-    assert it.api_key.get_secret_value() == KEY
+    assert it.reveal_api_key() == KEY
     assert (it.backend, it.base_url, it.idle_timeout_s) == ("chat_completions", URL, 5.0)
 
 
@@ -298,7 +298,7 @@ def test_the_environment_names_a_provider_and_sets_fields_over_it() -> None:
     )
     over = SamplerConfig.from_env({**env, "RX_SAMPLER_API_KEY": "other", "RX_SAMPLER_BASE_URL": URL})
     assert over.api_key is not None
-    assert (over.api_key.get_secret_value(), over.base_url, over.backend) == ("other", URL, "messages")
+    assert (over.reveal_api_key(), over.base_url, over.backend) == ("other", URL, "messages")
 
 
 def test_what_is_given_wins_over_the_environment() -> None:

@@ -13,7 +13,7 @@ def config_of(options: ServerOptions, environ: dict[str, str]) -> SamplerConfig:
 
 
 def key_of(config: SamplerConfig) -> str | None:
-    return config.api_key.get_secret_value() if config.api_key else None
+    return config.reveal_api_key()
 
 
 def test_nothing_named_is_nothing_configured() -> None:
