@@ -62,7 +62,7 @@ class SamplerConfig(_Frozen):
       count; None: as `idle_timeout_s`), `terminal_grace_s` from a stop reason to the announced end, `deadline_s`
       over all. None switches `deadline_s` off.
     * `max_frame_bytes`: the largest single event that is read; beyond it the request fails (`serialization`).
-    * `split_think_tags`: `<think>` tags inside text become the reasoning channel (chat completions).
+    * `split_think_tags`: `<think>` tags inside text become the reasoning channel, on every backend.
     * `on_length`: whether a stop at the token limit is `Completed` or `Failed(max_tokens_truncation)`.
     * `accept_unterminated`: take a clean end of body as the end of the answer, for servers that never announce it.
     * `trust_env`: use `HTTP(S)_PROXY` and `.netrc` of the environment.

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_validator
 
 __all__ = [
     "AssistantItem",
@@ -84,6 +84,10 @@ class ImagePart(_Frozen):
         return url
 
 
+T = TypeVar("T")
+Many = Annotated[Sequence[T], AfterValidator(tuple)]
+"""A field that is given as any sequence and held as a tuple."""
+
 Part = Annotated[TextPart | ImagePart, Field(discriminator="type")]
 
 
@@ -98,7 +102,7 @@ class UserItem(_Frozen):
     """What the user says: a str, or text and image parts in order."""
 
     type: Literal["user"] = "user"
-    content: tuple[Part, ...]
+    content: Many[Part]
 
     @field_validator("content", mode="before")
     @classmethod
@@ -184,7 +188,7 @@ class AssistantItem(_Frozen):
 
     type: Literal["assistant"] = "assistant"
     content: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    tool_calls: Many[ToolCall] = ()
 
 
 class ToolResultItem(_Frozen):
@@ -193,7 +197,7 @@ class ToolResultItem(_Frozen):
     type: Literal["tool_result"] = "tool_result"
     tool_call_id: str
     content: str
-    images: tuple[ImagePart, ...] = ()
+    images: Many[ImagePart] = ()
     is_error: bool = False
 
 
@@ -243,9 +247,9 @@ class SamplingRequest(_Frozen):
     over everything else, so that no provider feature is out of reach.
     """
 
-    items: tuple[Item, ...] = Field(min_length=1)
-    tools: tuple[ToolSpec, ...] = ()
-    hosted_tools: tuple[HostedTool, ...] = ()
+    items: Many[Item] = Field(min_length=1)
+    tools: Many[ToolSpec] = ()
+    hosted_tools: Many[HostedTool] = ()
     tool_choice: Literal["auto", "none", "required"] | FunctionChoice | None = None
     model: str | None = None
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -254,7 +258,7 @@ class SamplingRequest(_Frozen):
     reasoning_effort: ReasoningEffort | None = None
     json_schema: JsonObject | None = None
     prompt_cache_key: str | None = None
-    stop: tuple[str, ...] = ()
+    stop: Many[str] = ()
     n: int | None = Field(default=None, ge=1)
     metadata: dict[str, str] = {}
     extra_body: dict[str, JsonValue] = {}
@@ -298,6 +302,7 @@ class SamplingResponse(_Frozen):
 
     items: tuple[ResponseItem, ...] = ()
     stop_reason: StopReason | None = None
+    """Why the answer ended; None for a partial response, which did not come to its end."""
     raw_stop_reason: str | None = None
     stop_sequence: str | None = None
     stop_message: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
@@ -77,7 +77,6 @@ class Context:
     choices: int = 1
     """How many the request asked for (`n`)."""
     default_model: str | None = None
-    dialect: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(slots=True)

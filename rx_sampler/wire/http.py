@@ -1,4 +1,4 @@
-"""The one module that touches the network: an HTTP POST as a cold observable.
+"""The network: an HTTP POST as a cold observable.
 
 Everything that can go wrong below the status line becomes `SamplingError(http)` here; nothing above this module sees
 an aiohttp exception.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
@@ -26,8 +25,6 @@ from .network_errors import NETWORK_ERRORS, translated
 from .transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
 
 __all__ = ["HttpTransport"]
-
-_log = logging.getLogger("rx_sampler")
 
 DRAIN_S: Final = 0.1
 """After the logical end: how long the connection may take to end its body and so become reusable."""

@@ -58,6 +58,7 @@ class Pulse:
         self.on_settled: Callable[[], None] | None = None
 
     def settle(self, settled: bool) -> None:
+        """Begin the grace period after a complete answer, or call it off because more came."""
         if settled == self.settled:
             return
         self.settled = settled

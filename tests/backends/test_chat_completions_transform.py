@@ -661,7 +661,7 @@ def test_an_error_inside_the_stream(frames: list[Frame]) -> None:
     assert end.error.message == "bad call upstream"
     assert end.error.is_retryable
     assert end.partial is not None
-    assert end.partial.text == "so far"
+    assert (end.partial.text, end.partial.stop_reason) == ("so far", None)
 
 
 def test_text_that_rides_on_the_error_is_kept() -> None:

@@ -416,7 +416,7 @@ class TestEveryRequest:
 
 
 def as_items(history: list[JsonObject]) -> tuple[Item, ...]:
-    return SamplingRequest.model_validate({"items": [{"type": "system", "content": "s"}, *history]}).items
+    return tuple(SamplingRequest.model_validate({"items": [{"type": "system", "content": "s"}, *history]}).items)
 
 
 @given(st.lists(items, min_size=1, max_size=6).map(as_items))

@@ -205,7 +205,7 @@ def request() -> SamplingRequest:
     ]
     items: list[Item] = [
         SystemItem(content="be brief"),
-        UserItem(content=(TextPart(text="look"), ImagePart(url="https://example.org/i.png"))),
+        UserItem(content=[TextPart(text="look"), ImagePart(url="https://example.org/i.png")]),
         AssistantItem(content="a picture"),
         *answered,
         ToolResultItem(tool_call_id="c", content="rain"),

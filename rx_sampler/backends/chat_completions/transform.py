@@ -213,7 +213,7 @@ class ChatTransform(Transform[ChatChunk]):
     def response(self, *, cut: bool) -> SamplingResponse:
         state = self._choices.get(0) or _Choice(0, ToolSlots(self, 0, self._id_maker(0)))
         reason = state.finish_reason
-        stop = None if cut and reason is None else self._stop_reason(state)
+        stop = None if cut or reason == "error" else self._stop_reason(state)
         slots = self.slots()
         calls = [slot.call(cut=(cut or stop == "length") and slot is slots[-1]) for slot in slots]
         reasoning, text, words = ("".join(state.sinks[channel]) for channel in (REASONING, TEXT, REFUSAL))

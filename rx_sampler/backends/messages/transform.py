@@ -238,15 +238,14 @@ class MessagesTransform(Transform[MessagesChunk]):
 
     def settle_content(self) -> list[SamplingEvent]:
         out: list[SamplingEvent] = []
-        for block in self._blocks:
-            if not self.done:  # a failure: what was open stays unfinished
-                break
-            self._close(out, block)
+        if self.done:  # else a failure: what was open stays unfinished
+            for block in self._blocks:
+                self._close(out, block)
         return out
 
     def response(self, *, cut: bool) -> SamplingResponse:
         reason = self._stop.get("stop_reason")
-        stop = None if cut and not reason else stop_with_calls(_STOPS.get(reason or "", "stop"), bool(self.slots()))
+        stop = None if cut else stop_with_calls(_STOPS.get(reason or "", "stop"), bool(self.slots()))
         unfinished = cut or stop == "length"
         last = self._blocks[-1].slot if self._blocks else None
         if unfinished and last is not None and not last.arguments.strip():
