@@ -150,7 +150,8 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
     def quick(self, _document: Any) -> list[SamplingEvent] | None:
         """Events of parsed JSON that is a plain piece of text in a known place; None for anything else.
 
-        The short cut of nearly all frames: it looks at the few fields that it needs and trusts none of them.
+        The short cut of nearly all frames: it looks at the few fields that it needs and trusts none of them. Not asked
+        where think tags part the text.
         """
         return None
 

@@ -179,6 +179,10 @@ def _malformed(data: bytes, error: Exception) -> SamplingError:
     )
 
 
+def _full_way(_document: object) -> list[SamplingEvent] | None:
+    return None
+
+
 class EventReader(Machine[SseFrame, SamplingEvent]):
     """Decoder and transform in one, as a request uses them: what nearly all frames bring takes a short cut.
 
@@ -188,19 +192,19 @@ class EventReader(Machine[SseFrame, SamplingEvent]):
     def __init__(self, decoder: ChunkDecoder[Any], transform: Transform[Any]) -> None:
         self._decoder = decoder
         self._transform = transform
-        self._quick = transform.quick
+        self._quick = _full_way if transform.context.split_think_tags else transform.quick
 
     def feed(self, item: SseFrame) -> list[SamplingEvent]:
         event, data, _ = item
-        if data[:1] == b"{" and event is not UNFRAMED and event != "error":
-            try:
-                document = from_json(data, allow_inf_nan=False, cache_strings="keys")
-            except ValueError:
-                pass
-            else:
-                events = self._quick(document)
-                return self._read(self._decoder.read(event, data, document)) if events is None else events
-        return self._read(self._decoder.feed(item))
+        try:
+            document = from_json(data, allow_inf_nan=False, cache_strings="keys")
+        except ValueError:
+            return self._read(self._decoder.feed(item))
+        if event != "error" and (events := self._quick(document)) is not None:
+            return events
+        if event is UNFRAMED:
+            return self._read(self._decoder.feed(item))
+        return self._read(self._decoder.read(event, data, document))
 
     def spill(self) -> Iterable[SamplingEvent]:
         return self._transform.spill()

@@ -52,8 +52,9 @@ _new_frame: Final[Callable[[tuple[str, bytes, str]], SseFrame]] = partial(
 """`SseFrame(*fields)` at a third of its cost: NamedTuple's own constructor is a Python function."""
 
 
-_PLAIN: Final = re.compile(rb"(?:(?:event: [^\n]*\n)?data: [^\n]*\n\n){1,64}+")
-_PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\n]*)\n)?data: ([^\n]*)\n\n")
+# A dot is any byte but LF; possessive repeats, since there is nothing to go back for.
+_PLAIN: Final = re.compile(rb"(?:(?:event: .*+\n)?+data: .*+\n\n){1,64}+")
+_PLAIN_EVENT: Final = re.compile(rb"(?:event: (.*+)\n)?+data: (.*+)\n\n")
 
 
 class _Names(dict[bytes, str]):

@@ -84,7 +84,7 @@ class ChatTransform(Transform[ChatChunk]):
             return None
         state.has_delta = True
         out: list[SamplingEvent] = []
-        self.text(out, state.sinks, text, state.index)
+        self.token(out, state.sinks[TEXT], TEXT, text, state.index)
         return out
 
     def feed(self, item: ChatChunk) -> list[SamplingEvent]:

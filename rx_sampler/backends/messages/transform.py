@@ -10,6 +10,7 @@ from rx_sampler.backends.lenient import as_int, as_list, as_object
 from rx_sampler.conversation import JsonObject, SamplingResponse, StopReason, Usage
 from rx_sampler.events import (
     REASONING,
+    TEXT,
     AnnotationAdded,
     BackendToolCallCompleted,
     BackendToolCallStarted,
@@ -70,7 +71,7 @@ class MessagesTransform(Transform[MessagesChunk]):
         if block.kind != "text" or type(text) is not str:
             return None
         out: list[SamplingEvent] = []
-        self.text(out, block.sinks, text)
+        self.token(out, block.sinks[TEXT], TEXT, text)
         return out
 
     def feed(self, item: MessagesChunk) -> list[SamplingEvent]:

@@ -55,6 +55,7 @@ _TOOLS: Final = {
     "response.function_call_arguments": ("function_call", "arguments"),
     "response.custom_tool_call_input": ("custom_tool_call", "input"),
 }
+_NOWHERE: Final[tuple[object, object]] = (object(), object())  # equal to nothing that a wire can say
 _CLIENT_TOOLS: Final = frozenset({"function_call", "custom_tool_call"})
 _TERMINAL: Final = frozenset(f"response.{word}" for word in ("completed", "incomplete", "failed", "cancelled", "done"))
 _NO_PROGRESS: Final = frozenset({"response.in_progress", "response.queued", "keepalive", "ping"})
@@ -71,26 +72,30 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         self._output = Output()
         self._spoken: Part | None = None  # the part that spoke last on the reasoning channel
         self._writing = Part(TEXT)  # where the last text delta went, and what it said about where
-        self._writing_at: tuple[int, int] | None = None
+        self._writing_at = _NOWHERE
         self._last: tuple[int | None, str, object] = (None, "", None)
         self._created: JsonObject = {}
         self._final: JsonObject | None = None
 
     def quick(self, document: Any) -> list[SamplingEvent] | None:
         try:
-            kind, delta, number = document["type"], document["delta"], document.get("sequence_number")
-            if kind != "response.output_text.delta" or type(delta) is not str or number == self._last[0]:
+            if document["type"] != "response.output_text.delta":
                 return None
-            if (number is not None and type(number) is not int) or document.get("error"):
+            delta, number = document["delta"], document["sequence_number"]
+            if type(delta) is not str or type(number) is not int or number == self._last[0] or not delta:
                 return None
-            if (document["output_index"], document["content_index"]) != self._writing_at:
+            if document["output_index"] != self._writing_at[0] or document["content_index"] != self._writing_at[1]:
+                return None
+            if document.get("error"):
                 return None
         except (KeyError, TypeError, AttributeError):
             return None
-        if number is not None:
-            self._last = (number, kind, delta)
+        self._last = (number, "response.output_text.delta", delta)
+        part = self._writing
+        part.wire.append(delta)
+        part.wire_chars += len(delta)
         out: list[SamplingEvent] = []
-        self._say(out, self._writing, delta)
+        self.token(out, part.sinks[TEXT], TEXT, delta)
         return out
 
     def feed(self, item: ResponsesChunk) -> list[SamplingEvent]:
@@ -156,7 +161,8 @@ class ResponsesTransform(Transform[ResponsesChunk]):
             return
         index, content = chunk.get("output_index"), chunk.get("content_index")
         self._writing = part
-        self._writing_at = None if index is None or content is None or speech.channel != TEXT else (index, content)
+        known = index is not None and content is not None and speech.channel == TEXT
+        self._writing_at = (index, content) if known else _NOWHERE
         self._say(out, part, chunk.get("delta"))
 
     def _part(self, out: list[SamplingEvent], speech: _Speech, chunk: ResponsesChunk) -> Part:
