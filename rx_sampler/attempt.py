@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from reactivex import Observable, abc
@@ -18,8 +19,11 @@ from .backends.assembly import Context
 from .backends.base import Backend, ChunkDecoder, EventReader
 from .config import SamplerConfig, shown_url
 from .conversation import SamplingRequest, SamplingResponse
+from .course import Course
 from .errors import EmptyReason, EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .events import SamplingEvent
+from .images import without_images
+from .loop_detection import LoopDetector
 from .outgoing import http_request, redacted
 from .scheduling import clock_of
 from .stage import Machine, connect
@@ -39,25 +43,25 @@ def attempt(
     config: SamplerConfig,
     backend: Backend[Any],
     transport: Transport,
-    *,
-    request_id: str,
-    number: int = 1,
+    course: Course,
 ) -> Observable[SamplingEvent]:
     """The events of one attempt: `StreamStarted` to `Completed`.
 
-    Cold: sends one request per subscription, on the subscription's scheduler, which must be given. Dispose closes the
-    socket. Errors by `on_error`: `SamplingError`, with what had streamed as `.partial`.
+    Cold: sends one request per subscription, on the subscription's scheduler, which must be given; `course` says which
+    attempt it is and how to go about it. Dispose closes the socket. Errors by `on_error`: `SamplingError`, with what
+    had streamed as `.partial`.
     """
 
     def subscribe(
         observer: abc.ObserverBase[SamplingEvent], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         clock = clock_of(scheduler)
-        pulse = Pulse(clock())
+        pulse = Pulse(clock(), submitted_at=course.submitted_at, queued_s=course.queued_s)
+        asked = without_images(request) if course.strip_images else request
         transform = backend.transform(
             Context(
-                request_id=request_id,
-                attempt=number,
+                request_id=course.request_id,
+                attempt=course.number,
                 pulse=pulse,
                 judge=_judge(config),
                 declared_tools=frozenset(tool.name for tool in request.tools),
@@ -65,6 +69,8 @@ def attempt(
                 accept_unterminated=config.accept_unterminated,
                 choices=request.n or 1,
                 default_model=request.model or config.model or None,
+                notes_doom_loops=config.doom_loop is not None,
+                doom_loop_threshold=config.doom_loop.max_threshold if config.doom_loop and course.armed else None,
             )
         )
         gate = _Gate(clock)
@@ -72,7 +78,9 @@ def attempt(
 
         async def prepare() -> HttpRequest:
             nonlocal sent
-            sent = await http_request(backend, request, config)
+            sent = await http_request(backend, asked, config)
+            if course.fresh_connections:
+                sent = replace(sent, own_connection=True)
             return sent
 
         def opened(head: ResponseHead) -> None:
@@ -80,12 +88,25 @@ def attempt(
                 observer.on_next(event)
 
         transform.explain = lambda error: _explained(error, sent, gate.head, clock)
+
+        def abort(error: SamplingError) -> None:
+            if pulse.abort is not None:
+                pulse.abort(error)
+
         gate.opened = opened
+        course.on_abort = abort
+        stages: list[Machine[Any, Any]] = [
+            gate,
+            backend.framing(config.max_frame_bytes),
+            EventReader(ChunkDecoder(backend), transform),
+        ]
+        if config.detect_loops is not None and course.armed:
+            stages.append(LoopDetector(config.detect_loops, transform.fail))
         return connect(
             transport.post(prepare, lambda: transform.done and transform.error is None).pipe(
                 watched(pulse, _limits(config))
             ),
-            [gate, backend.framing(config.max_frame_bytes), EventReader(ChunkDecoder(backend), transform)],
+            stages,
             observer,
             scheduler,
         )
@@ -126,8 +147,9 @@ class _Gate(Machine[Wire, bytes]):
         return ()
 
     def fail(self, error: Exception) -> Exception:
-        # A refusal whose body breaks off is a refusal still.
-        if self.head is None or self._accepted or self.error is not None:
+        # A refusal whose body breaks off is a refusal still; who cancelled it does not want to hear of it.
+        cancelled = isinstance(error, SamplingError) and error.kind is SamplingErrorKind.CANCELLED
+        if cancelled or self.head is None or self._accepted or self.error is not None:
             return error
         return self._refused(self.head)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer, 
 from .conversation import ReasoningEffort
 from .providers import preset_fields
 
-__all__ = ["DoomLoopPolicy", "RetryPolicy", "SamplerConfig", "shown_url"]
+__all__ = ["DoomLoopPolicy", "LoopDetection", "RetryBudget", "RetryPolicy", "SamplerConfig", "shown_url"]
 
 BearerResolver = Callable[[], str | Awaitable[str | None] | None]
 HeaderInjector = Callable[[dict[str, str]], None]
@@ -24,23 +24,66 @@ class _Frozen(BaseModel):
 
 
 class RetryPolicy(_Frozen):
-    """How often and how patiently a failed attempt is repeated. All times in seconds."""
+    """How often and how patiently a failed attempt is repeated. All times in seconds.
+
+    * `max_retries`: retries after the first attempt, for failures of transport and server and for empty answers. 0
+      switches off every retry, and the wait of one request for another's `Retry-After`. Else
+      `RX_SAMPLER_MAX_RETRIES` and then `GROK_MAX_RETRIES` of the environment win.
+    * `rate_limit_threshold`: the n-th 429 in a row is the request's failure; 1 means that none is retried.
+    * `initial_backoff_s`, `max_backoff_s`, `jitter`: waits double from the first to the second, then each is drawn
+      evenly from plus or minus `jitter` of itself.
+    * `retry_after_cap_s`: a 429 waits as long as its `Retry-After` says, up to this; beyond it the request fails at
+      once. Other failures wait for theirs, but never longer than `max_backoff_s` and the jitter on it.
+    * `retry_only_before_output`: once a token or a part of a tool call came, the request is not repeated.
+    * `max_elapsed_s`: no attempt begins later than this after the request was made.
+    """
 
     max_retries: int = Field(default=15, ge=0)
     rate_limit_threshold: int = Field(default=2, ge=1)
-    initial_backoff_s: float = Field(default=2.0, ge=0)
-    max_backoff_s: float = Field(default=30.0, ge=0)
+    initial_backoff_s: float = Field(default=2.0, ge=0, allow_inf_nan=False)
+    max_backoff_s: float = Field(default=30.0, ge=0, allow_inf_nan=False)
     jitter: float = Field(default=0.2, ge=0, le=1)
     retry_after_cap_s: float = Field(default=120.0, ge=0)
     retry_only_before_output: bool = False
+    max_elapsed_s: float | None = Field(default=None, gt=0)
+
+
+class RetryBudget(_Frozen):
+    """A sampler's tokens for retries, shared by its requests, so that a dead server is not asked many times over.
+
+    Each retry that answers a failure takes one token; where none is left, a failure is final. A request that succeeds
+    gives back what its retries took, and `refill_per_success` at least. Doom loop retries and retries without images
+    take none. `capacity` is where it starts, and its most.
+    """
+
+    capacity: float = Field(default=100, ge=1, allow_inf_nan=False)
+    refill_per_success: float = Field(default=1, ge=0, allow_inf_nan=False)
 
 
 class DoomLoopPolicy(_Frozen):
-    """Opt-in to the server's repetition check (responses backend)."""
+    """Opt-in to the server's repetition check (responses backend), and what is done about a doom loop.
+
+    * `max_threshold`: how tight a repetition of the reasoning must be to drop the attempt (lower is tighter).
+    * `max_retries`: how often an attempt may be dropped; the one after that is accepted as it comes. A budget of its
+      own: transport retries do not debit it. Nothing is dropped where `RetryPolicy.max_retries` is 0.
+    * `window_tokens`: what the server is asked to look at.
+    """
 
     max_threshold: int = Field(default=64, ge=2, le=64)
     max_retries: int = Field(default=2, ge=0, le=5)
     window_tokens: int = Field(default=1024, ge=512, le=4096)
+
+
+class LoopDetection(_Frozen):
+    """A check for repetition on our side, for servers that have none.
+
+    An answer counts as looping when its last characters, on a channel or in the arguments of one tool call, are
+    `min_repeats` times or more the same passage of at most `max_period_chars`, and `min_chars` together.
+    """
+
+    min_repeats: int = Field(default=4, ge=2)
+    min_chars: int = Field(default=1024, ge=16)
+    max_period_chars: int = Field(default=2048, ge=1)
 
 
 class SamplerConfig(_Frozen):
@@ -57,10 +100,16 @@ class SamplerConfig(_Frozen):
     * `bearer_resolver`: asked before each attempt; its answer replaces `api_key`, None sends no credential.
     * `header_injector`: called last with the headers about to be sent, which it may change.
     * `env_http_headers`: header name -> environment variable; unset or blank ones are left out.
+    * `retry_budget`: shared by all requests of a sampler; None for no limit.
+    * `max_concurrency`: how many requests of a sampler run at a time, their waits between attempts included; the
+      others queue, first come first served. None for no limit.
+    * `doom_loop`: what to do about a model that repeats itself; None leaves the server's check off.
+    * `detect_loops`: check for repetition here, on any backend; recovery and budget are those of `doom_loop`, or of
+      a `DoomLoopPolicy()` where that is None.
     * timers: `connect_timeout_s` until the connection stands, `header_timeout_s` from there to the response headers,
       `idle_timeout_s` without any byte, `content_idle_timeout_s` without content (pings and empty deltas do not
       count; None: as `idle_timeout_s`), `terminal_grace_s` from a stop reason to the announced end, `deadline_s`
-      over all. None switches `deadline_s` off.
+      over all, queue and retries included. None switches `deadline_s` off.
     * `max_frame_bytes`: the largest single event that is read; beyond it the request fails (`serialization`).
     * `split_think_tags`: `<think>` tags inside text become the reasoning channel, on every backend.
     * `on_length`: whether a stop at the token limit is `Completed` or `Failed(max_tokens_truncation)`.
@@ -81,7 +130,10 @@ class SamplerConfig(_Frozen):
     env_http_headers: dict[str, str] = {}
     query_params: dict[str, str] = Field(default={}, repr=False)
     retry: RetryPolicy = RetryPolicy()
+    retry_budget: RetryBudget | None = RetryBudget()
+    max_concurrency: int | None = Field(default=None, ge=1)
     doom_loop: DoomLoopPolicy | None = None
+    detect_loops: LoopDetection | None = None
     connect_timeout_s: float = Field(default=10.0, gt=0)
     header_timeout_s: float = Field(default=300.0, gt=0)
     idle_timeout_s: float = Field(default=300.0, gt=0)

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import BeforeValidator
 
 if TYPE_CHECKING:
     from .conversation import SamplingResponse
@@ -30,9 +32,21 @@ __all__ = [
 EmptyReason = Literal["reasoning_only", "no_visible_content"]
 SentCredential = Literal["sent", "missing", "unknown"]
 
+
+def _known_credential(word: object) -> object:
+    """A recording outlives the version that made it: a word of a later one reads as `unknown`."""
+    return word if word in ("sent", "missing") else "unknown"
+
+
 # 501 and 505 say that the server never will; 525 and 526 are broken TLS at the origin, which time does not mend.
 _FINAL_SERVER_STATUSES = frozenset({501, 505, 525, 526})
 _RETRYABLE_CLIENT_STATUSES = frozenset({408, 409, 429})
+
+_OVERLOAD_TYPES: Final = ("overloaded_error", "service_unavailable_error")
+_OVERLOAD_WORDS: Final = ("overloaded", "service_unavailable_error")
+
+MAX_DESCRIPTION_CHARS: Final = 700
+"""A message of full length, and what is said around it."""
 
 
 def is_retryable_status(status: int) -> bool:
@@ -60,7 +74,7 @@ class SamplingErrorKind(StrEnum):
     MAX_TOKENS_TRUNCATION = "max_tokens_truncation"
     """The output hit the token limit and `on_length="fail"` is configured."""
     DOOM_LOOP_DETECTED = "doom_loop_detected"
-    """The server reported that the model repeats itself."""
+    """The model repeats itself: the server reported it, or `LoopDetection` found it."""
     CANCELLED = "cancelled"
     """The caller cancelled a submitted request."""
     INVALID_REQUEST = "invalid_request"
@@ -101,8 +115,33 @@ class SamplingErrorInfo:
     empty_response_context: EmptyResponseContext | None = None
     doom_loop_triggers: tuple[str, ...] = ()
     doom_loop_aborted_at_chunk: int | None = None
-    credential: SentCredential = "unknown"
+    credential: Annotated[SentCredential, BeforeValidator(_known_credential)] = "unknown"
     provider_request_id: str | None = None
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether the server said that it has too much to do: 529, or another 5xx that names it in code or message.
+
+        A 4xx never counts, whatever its words. An error inside a stream has the status that its type stands for; where
+        it stands for none, only the code decides, since a message may quote anything.
+        """
+        code = (self.code or "").lower()
+        if self.status is None:
+            return code in _OVERLOAD_TYPES
+        words = f"{code} {self.message.lower()}"
+        return self.status == 529 or (self.status >= 500 and any(word in words for word in _OVERLOAD_WORDS))
+
+    def describe(self, retries: int | None = None) -> str:
+        """The failure in one line for people, after how many `retries` if any were made.
+
+        Printable, at most `MAX_DESCRIPTION_CHARS`, without credentials. For a dialog or a status line: programs read
+        the fields, and no two versions need say the same.
+        """
+        count = f"{retries} {'retry' if retries == 1 else 'retries'}"
+        line = " ".join(f"{f'Request failed after {count}. ' if retries else ''}{_in_words(self)}".split())
+        # A label, a model's name, a finish reason are the server's, word for word.
+        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+        return line if len(line) <= MAX_DESCRIPTION_CHARS else line[: MAX_DESCRIPTION_CHARS - 1].rstrip() + "…"
 
     def to_error(self) -> SamplingError:
         """The exception this describes; its `__cause__` did not survive the trip."""
@@ -167,3 +206,70 @@ class SamplingError(Exception):
 
     def __repr__(self) -> str:
         return f"SamplingError({str(self)!r})"
+
+
+# -- words for people
+
+_LEADS: Final = {
+    SamplingErrorKind.AUTH: "Authentication failed",
+    SamplingErrorKind.HTTP: "Connection failed",
+    SamplingErrorKind.SERIALIZATION: "Unreadable response",
+    SamplingErrorKind.IDLE_TIMEOUT: "Timed out",
+    SamplingErrorKind.EMPTY_RESPONSE: "Empty response",
+    SamplingErrorKind.MAX_TOKENS_TRUNCATION: "Response cut short",
+    SamplingErrorKind.DOOM_LOOP_DETECTED: "Doom loop detected",
+    SamplingErrorKind.CANCELLED: "Cancelled",
+    SamplingErrorKind.INVALID_REQUEST: "Invalid request",
+}
+_HINTS: Final = {
+    400: "bad request",
+    403: "not allowed with this credential",
+    404: "no such model or address",
+    413: "request too large; send less, or fewer and smaller images",
+    429: "rate limited",
+    500: "server error",
+}
+
+
+def _in_words(info: SamplingErrorInfo) -> str:
+    lead = _LEADS.get(info.kind)
+    if lead is None:
+        facts = _api_facts(info)
+        lead = f"API error ({'; '.join(facts)})" if facts else "API error"
+    elif info.kind is SamplingErrorKind.AUTH and info.credential == "missing":
+        lead += " (no credential was sent)"
+    elif info.kind is SamplingErrorKind.EMPTY_RESPONSE and info.empty_response_context is not None:
+        return f"{lead} ({'; '.join(_emptiness(info.empty_response_context))})"
+    elif info.kind is SamplingErrorKind.DOOM_LOOP_DETECTED and info.doom_loop_triggers:
+        at = info.doom_loop_aborted_at_chunk
+        return f"{lead}{'' if at is None else f' at chunk {at}'}: {', '.join(info.doom_loop_triggers)}"
+    return f"{lead}: {info.message}"
+
+
+def _emptiness(context: EmptyResponseContext) -> list[str]:
+    facts = [context.reason.replace("_", " ")]
+    if context.model:
+        facts.append(f"model {context.model}")
+    if context.had_reasoning and context.reason != "reasoning_only":
+        facts.append("had reasoning")
+    if context.finish_reason:
+        facts.append(f"finish reason {context.finish_reason}")
+    if context.output_tokens is not None:
+        facts.append(f"{context.output_tokens} output tokens")
+    return facts
+
+
+def _api_facts(info: SamplingErrorInfo) -> list[str]:
+    known = info.code if info.status is None else f"HTTP {info.status}"
+    facts = [known] if known else []
+    if info.is_context_overflow:
+        facts.append("the conversation is too long for the model")
+    elif info.is_overloaded:
+        facts.append("overloaded")
+    elif hint := _HINTS.get(info.status or 0):
+        facts.append(hint)
+    elif info.status is not None and info.is_retryable:
+        facts.append("temporary")
+    if info.retry_after_s is not None:
+        facts.append(f"the server asks to wait {info.retry_after_s:g} s")
+    return facts

@@ -190,7 +190,7 @@ class ImagesStripped(Stamped):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoomLoopSignals(Stamped):
-    """Labels that the server's repetition check reported on the attempt that is being dropped or accepted."""
+    """Labels of a repetition check, the server's or our own, on the attempt that is being dropped or accepted."""
 
     triggers: tuple[str, ...]
     kind: Literal["doom_loop_signals"] = field(default="doom_loop_signals", repr=False)

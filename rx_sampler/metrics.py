@@ -22,8 +22,10 @@ class LatencyMetrics:
     Percentiles are nearest-rank over all gaps: p50 is `sorted[n // 2]`, p99 is `sorted[ceil(0.99 n) - 1]`.
     """
 
+    queued_ms: float | None = None
+    """From submit to the first attempt: the wait for a free place (`max_concurrency`) or for a shared cooldown."""
     time_to_stream_started_ms: float | None = None
-    """From the subscription (submit) to accepted response headers."""
+    """From submit (the subscription) to accepted response headers; earlier attempts and all waits included."""
     time_to_first_token_ms: float | None = None
     """From the stream's start (accepted headers) to the first non-empty chunk of any channel."""
     time_to_first_token_from_submit_ms: float | None = None
@@ -39,11 +41,13 @@ class LatencyMetrics:
     output_tokens_per_second: float | None = None
     chunk_count: int = 0
     attempts: int = 1
+    """How many were begun; 0 for a request that failed while it queued."""
 
 
 def measure(
     *,
     submitted_at: float,
+    queued_s: float | None = None,
     started_at: float | None,
     ended_at: float,
     stamps: array[float],
@@ -52,8 +56,9 @@ def measure(
     attempts: int,
 ) -> LatencyMetrics:
     """Compute the metrics of an attempt from its times in seconds, all on one monotone clock."""
+    queued_ms = queued_s * 1e3 if queued_s is not None else None
     if started_at is None:
-        return LatencyMetrics(attempts=attempts)
+        return LatencyMetrics(attempts=attempts, queued_ms=queued_ms)
     first = stamps[0] if stamps else None
     gaps_s = sorted(map(sub, islice(stamps, 1, None), stamps))
     n = len(gaps_s)
@@ -63,6 +68,7 @@ def measure(
         return gaps_s[min(max(ceil(share * n) - 1, 0), n - 1)] * 1e3 if n else None
 
     return LatencyMetrics(
+        queued_ms=queued_ms,
         time_to_stream_started_ms=(started_at - submitted_at) * 1e3,
         time_to_first_token_ms=(first - started_at) * 1e3 if first is not None else None,
         time_to_first_token_from_submit_ms=(first - submitted_at) * 1e3 if first is not None else None,

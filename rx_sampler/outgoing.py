@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlencode, urlsplit, urlunsplit
 
@@ -75,12 +75,19 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
             raise SamplingError.of(SamplingErrorKind.INVALID_REQUEST, message, code="header_injector") from error
         _check_headers("header_injector", headers)
         given |= {name.lower(): value for name, value in headers.items() if before.get(name) != value}
+    names = {name.lower() for name in headers}
+    if "authorization" in names and "@" in urlsplit(config.base_url).netloc:
+        raise SamplingError.of(
+            SamplingErrorKind.INVALID_REQUEST,
+            "base_url holds a user, and the request an Authorization header, which is where both go: give one of them",
+            code="two_credentials",
+        )
     return HttpRequest(
         url=endpoint_url(config.base_url, backend.path, config.query_params),
         headers=headers,
         body=body,
-        secrets=_secrets(config, credential, given),
-        has_credential=bool({"authorization", "x-api-key"} & {name.lower() for name in headers}),
+        find_secrets=partial(_secrets, config, credential, given),
+        has_credential=bool({"authorization", "x-api-key"} & names),
     )
 
 

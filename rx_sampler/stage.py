@@ -7,7 +7,7 @@ where stages meet Rx's subscribe protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex.disposable import SingleAssignmentDisposable
@@ -50,65 +50,73 @@ class Machine(Generic[A, B]):
         return error
 
 
-class _Receiver(NamedTuple):
-    on_next: Callable[[Any], None]
-    on_error: Callable[[Exception], None]
-    on_completed: Callable[[], None]
+class _Receiver(Protocol):
+    """What stands behind a link: another link, or the observer."""
+
+    def on_next(self, value: Any, /) -> None: ...
+
+    def on_error(self, error: Exception, /) -> None: ...
+
+    def on_completed(self) -> None: ...
 
 
-def _link(machine: Machine[Any, Any], behind: _Receiver, close_source: Callable[[], None]) -> _Receiver:
-    """One machine in its place: fed by the source or link before it, feeding what stands behind."""
-    feed = machine.feed
-    push = behind.on_next
-    ended = False
+class _Link:
+    """One machine in its place: fed by the source or the link before it, feeding what stands behind."""
 
-    def on_next(item: Any) -> None:
-        if ended:
+    __slots__ = ("_behind", "_close_source", "_ended", "_feed", "_machine", "_push")
+
+    def __init__(self, machine: Machine[Any, Any], behind: _Receiver, close_source: Callable[[], None]) -> None:
+        self._machine = machine
+        self._feed = machine.feed
+        self._behind = behind
+        self._push = behind.on_next
+        self._close_source = close_source
+        self._ended = False
+
+    def on_next(self, item: Any) -> None:
+        if self._ended:
             return
         try:
-            out = feed(item)
+            out = self._feed(item)
         except Exception as error:
-            fail(error)
+            self._fail(error)
             return
+        push = self._push
         for value in out:
             push(value)
-        if machine.done:
-            finish()
+        if self._machine.done:
+            self._finish()
 
-    def on_error(error: Exception) -> None:
-        if not ended:
-            fail(error)
+    def on_error(self, error: Exception) -> None:
+        if not self._ended:
+            self._fail(error)
 
-    def on_completed() -> None:
-        if ended:
+    def on_completed(self) -> None:
+        if self._ended:
             return
         try:
-            out = machine.finish()
+            out = self._machine.finish()
         except Exception as error:
-            fail(error)
+            self._fail(error)
             return
         for value in out:
-            push(value)
-        finish()
+            self._push(value)
+        self._finish()
 
-    def finish() -> None:
-        nonlocal ended
-        if machine.error is not None:
-            fail(machine.error)
+    def _finish(self) -> None:
+        if self._machine.error is not None:
+            self._fail(self._machine.error)
         else:
-            ended = True
-            behind.on_completed()
-            close_source()
+            self._ended = True
+            self._behind.on_completed()
+            self._close_source()
 
-    def fail(error: Exception) -> None:
-        nonlocal ended
-        ended = True
-        for value in machine.spill():
-            push(value)
-        behind.on_error(machine.fail(error))
-        close_source()
-
-    return _Receiver(on_next, on_error, on_completed)
+    def _fail(self, error: Exception) -> None:
+        self._ended = True
+        for value in self._machine.spill():
+            self._push(value)
+        self._behind.on_error(self._machine.fail(error))
+        self._close_source()
 
 
 def connect(
@@ -119,10 +127,11 @@ def connect(
 ) -> abc.DisposableBase:
     """Subscribe to `source` through `machines`, one behind the other; dispose disposes the source."""
     upstream = SingleAssignmentDisposable()
-    link = _Receiver(observer.on_next, observer.on_error, observer.on_completed)
+    close_source = upstream.dispose
+    link: _Receiver = observer
     for machine in reversed(machines):
-        link = _link(machine, link, upstream.dispose)
-    upstream.disposable = source.subscribe(*link, scheduler=scheduler)
+        link = _Link(machine, link, close_source)
+    upstream.disposable = source.subscribe(link.on_next, link.on_error, link.on_completed, scheduler=scheduler)
     return upstream
 
 

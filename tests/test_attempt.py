@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import tracemalloc
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -37,6 +38,7 @@ from rx_sampler import (
     LatencyMetrics,
     ModelMetadata,
     RateLimit,
+    RetryPolicy,
     Sampler,
     SamplerConfig,
     SamplingEvent,
@@ -65,7 +67,8 @@ def ask(
     **fields: Any,
 ) -> Seen:
     """The events of one request that the script answers."""
-    config = SamplerConfig.model_validate({"base_url": URL, "model": "m", "backend": backend, **fields})
+    once = {"retry": RetryPolicy(max_retries=0)}
+    config = SamplerConfig.model_validate({"base_url": URL, "model": "m", "backend": backend, **once, **fields})
     sampler = Sampler(config, transport=transport or ScriptedTransport(script))
     return run(lambda: sampler.stream(question, request_id="r"), for_s=for_s)
 
@@ -138,6 +141,7 @@ def test_metrics_are_measured_at_the_arrival_of_bytes(backend: str) -> None:
     begin, (one, two), end = opening(backend), (text(backend, "a"), text(backend, "b")), closing(backend, "ab")
     script: list[Step] = [(0, Connected()), (3, head()), (4, b"".join(begin)), (5, one), (9, two), (13, b"".join(end))]
     assert completed(ask(script, backend)).metrics == LatencyMetrics(
+        queued_ms=0.0,
         time_to_stream_started_ms=3000.0,
         time_to_first_token_ms=2000.0,
         time_to_first_token_from_submit_ms=5000.0,
@@ -163,6 +167,16 @@ def test_a_request_is_sent_once_per_subscription_and_not_before(backend: str) ->
     assert [completed(seen).response.text for seen in (first, second)] == ["a", "b"]
     assert [request.url for request in transport.requests] == [URL + PATHS[backend]] * 2
     assert first.events[0].request_id != second.events[0].request_id
+
+
+def test_a_request_without_a_given_id_gets_a_uuid_of_its_own() -> None:
+    """B002."""
+    transport = ScriptedTransport(*[arriving(answer("chat_completions", "a"))] * 2)
+    stream = Sampler(SamplerConfig(base_url=URL, model="m"), transport=transport).stream("hi")
+    first, second = (run(lambda: stream).events[0].request_id for _ in range(2))
+    assert first != second
+    assert [len(one) for one in (first, second)] == [36, 36]
+    assert [uuid.UUID(one).version for one in (first, second)] == [4, 4]
 
 
 def test_disposing_lets_the_connection_go_at_once_and_nothing_follows() -> None:
@@ -262,7 +276,7 @@ def test_no_connection_in_time() -> None:
     event = failed(seen)
     assert seen.timed[0][0] == 10
     assert (event.error.kind, event.error.code, event.error.is_retryable) == ("http", "connect_timeout", True)
-    assert (event.error.status, event.partial, event.metrics) == (None, None, LatencyMetrics())
+    assert (event.error.status, event.partial, event.metrics) == (None, None, LatencyMetrics(queued_ms=0.0))
     assert "10 s" in event.error.message
     assert transport.closed_at == [SUBSCRIBED_AT + 10]
 
@@ -283,6 +297,7 @@ def test_a_transport_that_never_tells_of_its_connection_is_still_limited() -> No
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_silence_fails_at_its_limit_after_the_last_byte(backend: str) -> None:
+    # B152, B165, B192
     transport = ScriptedTransport(
         [(0, Connected()), (1, head()), (2, b"".join(opening(backend))), (5, text(backend, "a"))]
     )
@@ -302,6 +317,17 @@ def test_silence_right_after_the_headers_fails_too() -> None:
     assert (seen.completed_at, failed(seen).error.code) == (21, "idle")
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"idle_timeout_s": 400, "content_idle_timeout_s": 300}], ids=["bytes", "content"]
+)
+def test_an_idle_timeout_names_its_limit_and_is_not_retryable(fields: dict[str, Any]) -> None:
+    """B011, and the default limit: 300 s."""
+    seen = ask([(0, Connected()), (1, head())], **fields)
+    info = failed(seen).error
+    assert (info.kind, info.is_retryable, seen.completed_at) == ("idle_timeout", False, 301)
+    assert "300 s" in info.message
+
+
 KEEPALIVES: Final = {
     "chat_completions": [b": keep-alive\n\n", chat({"content": ""}), chat({"role": "assistant", "content": None})],
     "responses": [
@@ -316,6 +342,7 @@ KEEPALIVES: Final = {
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("which", range(3))
 def test_signs_of_life_are_no_content(backend: str, which: int) -> None:
+    # B133, B153
     # a sign of life each second, for ever; the last content at 3
     life: list[Step] = [(4 + n, KEEPALIVES[backend][which]) for n in range(60)]
     script: list[Step] = [
@@ -704,6 +731,7 @@ def test_an_error_in_the_stream_is_classed_by_its_own_words(
     [(400, "api", False), (401, "auth", False), (403, "api", False), (429, "rate_limited", True), (500, "api", True)],
 )
 def test_a_refusal_is_classed_by_its_status(backend: str, status: int, kind: str, retryable: bool) -> None:
+    # B107, B110
     body = json.dumps({"error": {"message": "these are the words", "type": "some_error", "code": None}}).encode()
     transport = ScriptedTransport(refusal(status, body, {"content-type": "application/json"}))
     seen = ask([], backend, transport=transport)
@@ -850,6 +878,7 @@ def test_codes_of_a_server_cannot_drive_a_terminal() -> None:
     "body", [b"", b"\xff\xfe\x00", b"[[[[", b"[" * 60_000, b'{"error": null}', b"null", b"0", b'""', b"{}"]
 )
 def test_a_refusal_without_words_gets_ours(body: bytes) -> None:
+    # B111
     event = failed(ask(refusal(503, body)))
     assert (event.error.kind, event.error.status, event.error.is_retryable) == ("api", 503, True)
     assert event.error.message
@@ -925,6 +954,7 @@ def test_an_answer_under_201_is_an_answer() -> None:
     ],
 )
 def test_a_refused_credential_says_whether_there_was_one(fields: dict[str, Any], credential: str) -> None:
+    # B003, B087, B098
     event = failed(ask(refusal(401, b'{"error": {"message": "no"}}'), **fields))
     assert (event.error.kind, event.error.credential) == ("auth", credential)
 
@@ -934,6 +964,7 @@ def test_other_failures_do_not_speak_of_the_credential() -> None:
 
 
 def test_a_key_that_cannot_be_sent_fails_before_anything_is() -> None:
+    # B088
     transport = ScriptedTransport([])
     seen = ask([], transport=transport, api_key=KEY + "\n")
     event = failed(seen)
@@ -947,6 +978,7 @@ def test_a_key_that_cannot_be_sent_fails_before_anything_is() -> None:
     [({"model": ""}, "invalid_request"), ({"extra_headers": {"x a": "b"}}, "invalid_request")],
 )
 def test_a_request_that_cannot_be_sent_is_a_failure_at_once(fields: dict[str, Any], kind: str) -> None:
+    # B004
     transport = ScriptedTransport([])
     seen = ask([], transport=transport, **fields)
     assert (failed(seen).error.kind, failed(seen).error.is_retryable, seen.completed_at) == (kind, False, 0)
@@ -966,6 +998,7 @@ ECHOES: Final[dict[str, Callable[[str], tuple[int, bytes]]]] = {
 @pytest.mark.parametrize("how", ["json", "text", "nested"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_key_that_a_server_echoes_is_shown_nowhere(backend: str, how: str) -> None:
+    # B096
     status, body = ECHOES[how](KEY)
     event = failed(ask(refusal(status, body), backend, api_key=KEY))
     assert "***" in event.error.message
@@ -1003,6 +1036,7 @@ def test_a_key_in_malformed_json_is_not_shown() -> None:
 
 
 def test_headers_about_model_and_limits_are_an_event() -> None:
+    # B154
     headers = {
         "content-type": "text/event-stream",
         "x-grok-context-window": "131072",
@@ -1036,6 +1070,7 @@ def test_headers_about_model_and_limits_are_an_event() -> None:
 
 
 def test_headers_that_tell_nothing_are_no_event() -> None:
+    # B106
     seen = ask(arriving(answer("chat_completions", "a")))
     assert not any(isinstance(event, ModelMetadata) for event in seen.events)
     script = arriving(answer("chat_completions", "a"))
@@ -1068,6 +1103,7 @@ def chat_answer(*deltas: dict[str, Any], finish: str | None = "stop") -> list[by
 
 
 def test_an_empty_answer_is_a_retryable_failure_that_says_what_there_was() -> None:
+    # B211
     event = failed(ask(arriving(chat_answer({"role": "assistant", "content": ""}))))
     assert (event.error.kind, event.error.code, event.error.is_retryable) == (
         "empty_response",
@@ -1083,6 +1119,7 @@ def test_an_empty_answer_is_a_retryable_failure_that_says_what_there_was() -> No
 
 
 def test_reasoning_alone_is_no_answer() -> None:
+    # B211
     event = failed(ask(arriving(chat_answer({"reasoning_content": "hm"}))))
     assert (event.error.kind, event.error.code) == ("empty_response", "reasoning_only")
     assert event.error.empty_response_context is not None
@@ -1123,6 +1160,7 @@ def test_a_block_of_text_without_text_is_no_answer(backend: str) -> None:
     ],
 )
 def test_calls_refusals_and_text_are_answers(delta: dict[str, Any]) -> None:
+    # B179, B210
     completed(ask(arriving(chat_answer(delta))))
 
 
@@ -1175,6 +1213,7 @@ def test_refused_and_paused_turns_are_never_empty(stop_reason: str, normalised: 
     ],
 )
 def test_the_token_limit_is_an_answer_or_a_failure_as_configured(backend: str, frames: list[bytes]) -> None:
+    # B189
     response = completed(ask(arriving(frames), backend)).response
     assert response.stop_reason == "length"
     event = failed(ask(arriving(frames), backend, on_length="fail"))

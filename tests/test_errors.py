@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import TypeAdapter
 
+from rx_sampler.config import RetryPolicy
 from rx_sampler.conversation import StopReason
 from rx_sampler.errors import (
     EmptyResponseContext,
@@ -20,6 +21,7 @@ from rx_sampler.errors import (
     SentCredential,
     is_retryable_status,
 )
+from rx_sampler.retry import Action, RetryState, classify
 from rx_sampler.wire.error_bodies import ErrorBody, read_error, refusal
 
 INFO = TypeAdapter(SamplingErrorInfo)
@@ -79,6 +81,7 @@ def test_the_kinds_are_those_of_the_contract() -> None:
     ],
 )
 def test_a_status_decides_kind_and_whether_to_come_again(status: int, kind: str, retryable: bool) -> None:
+    # B003, B006, B008, B018, B019, B022
     info = refused(status)
     assert (info.kind, info.status, info.is_retryable) == (kind, status, retryable)
     assert is_retryable_status(status) is retryable
@@ -86,6 +89,7 @@ def test_a_status_decides_kind_and_whether_to_come_again(status: int, kind: str,
 
 
 def test_a_rate_limit_keeps_the_wait_that_the_server_asks_for() -> None:
+    # B007, B020
     info = refused(429, retry_after_s=15.0)
     assert (info.kind, info.retry_after_s, info.is_retryable) == ("rate_limited", 15.0, True)
     assert refused(503, retry_after_s=42.0).retry_after_s == 42.0
@@ -93,6 +97,7 @@ def test_a_rate_limit_keeps_the_wait_that_the_server_asks_for() -> None:
 
 
 def test_the_servers_verdict_is_kept_and_a_no_is_final() -> None:
+    # B012
     no = refused(500, should_retry=False)
     assert (no.should_retry, no.is_retryable) == (False, False)
     assert refused(500, should_retry=True).should_retry is True
@@ -100,18 +105,34 @@ def test_the_servers_verdict_is_kept_and_a_no_is_final() -> None:
 
 
 def test_codes_are_kept_as_plain_strings() -> None:
+    # B013
     info = refused(400, {"error": {"message": "bad image", "code": "invalid_image"}})
     assert info.code == "invalid_image"
     assert json.loads(INFO.dump_json(info))["code"] == "invalid_image"
 
 
+def test_a_word_about_encrypted_reasoning_is_told_apart_by_its_status() -> None:
+    """B021: only a 400 says that the history is to blame."""
+    words = {"error": {"message": "The encrypted_content of item rs_1 could not be verified."}}
+
+    def action(status: int, body: object) -> Action:
+        return classify(refused(status, body), RetryState(), RetryPolicy()).action
+
+    assert not refused(400, words).is_retryable
+    assert action(400, words) is Action.HAND_TO_SESSION
+    assert action(500, words) is Action.REBUILD_CLIENT
+    assert action(400, {"error": {"message": "unknown field"}}) is Action.FATAL
+
+
 def test_an_error_without_words_or_status_may_be_retried() -> None:
+    # B010
     info = refusal(ErrorBody()).info
     assert (info.kind, info.status, info.is_retryable) == ("api", None, True)
     assert info.message
 
 
 def test_a_plain_transport_error_has_no_status() -> None:
+    # B009, B020
     info = SamplingError.of(SamplingErrorKind.HTTP, "the connection broke", is_retryable=True).info
     assert (info.status, info.is_retryable, info.retry_after_s, info.should_retry) == (None, True, None, None)
 
@@ -166,6 +187,7 @@ def test_info_leads_to_an_error_and_back() -> None:
 
 
 def test_a_round_trip_adds_nothing_to_the_words() -> None:
+    # B017
     error = SamplingError.of(SamplingErrorKind.SERIALIZATION, "not valid JSON", code="malformed_json")
     again = INFO.validate_json(INFO.dump_json(error.info)).to_error()
     assert str(again) == str(error)
@@ -173,12 +195,19 @@ def test_a_round_trip_adds_nothing_to_the_words() -> None:
 
 
 def test_credential_is_unknown_unless_said() -> None:
+    # B014, B015
     assert INFO.validate_json('{"kind": "auth", "message": "m"}').credential == "unknown"
     assert set(get_args(SentCredential)) == {"sent", "missing", "unknown"}
     for value in ("sent", "missing", "unknown"):
         info = INFO.validate_json(json.dumps({"kind": "auth", "message": "m", "credential": value}))
         assert info.credential == value
         assert json.loads(INFO.dump_json(info))["credential"] == value
+
+
+def test_a_credential_word_of_a_later_version_reads_as_unknown() -> None:
+    """B015."""
+    info = INFO.validate_json('{"kind": "auth", "message": "m", "credential": "some-future-variant"}')
+    assert info.credential == "unknown"
 
 
 # -- the rich form
@@ -195,6 +224,7 @@ def test_credential_is_unknown_unless_said() -> None:
     ],
 )
 def test_str_is_one_line_with_kind_status_code_and_words(error: SamplingError, text: str) -> None:
+    # B122
     assert str(error) == text
     assert repr(error) == f"SamplingError({text!r})"
 
@@ -236,4 +266,5 @@ def test_an_error_survives_copying_and_pickling_with_all_it_knows() -> None:
 
 
 def test_stop_reasons_read_as_they_are_written() -> None:
+    # B023
     assert get_args(StopReason) == ("stop", "length", "tool_calls", "content_filter")

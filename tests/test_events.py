@@ -201,6 +201,14 @@ def test_events_of_a_kind_are_equal_by_value_only(event: SamplingEvent) -> None:
     assert event != next(other for other in FULL if other.kind != event.kind)
 
 
+@pytest.mark.parametrize("request_id", ["turn-7", "", "a/b é \U0001f600", "7", "null"])
+def test_a_request_id_is_any_str_and_stays_as_it_is(request_id: str) -> None:
+    """B001."""
+    event = StreamStarted(request_id=request_id, attempt=1, ts=0.0)
+    assert json.loads(event_to_json(event))["request_id"] == request_id
+    assert event_from_json(event_to_json(event)).request_id == request_id
+
+
 # -- the JSON Schema, read with a small validator of what it uses: an independent reader of the same contract
 
 

@@ -39,11 +39,13 @@ def test_without_a_stream_there_is_nothing_but_the_count_of_attempts() -> None:
 
 
 def test_without_chunks_only_start_and_end_are_known() -> None:
+    # B204
     it = measured([], ended_ms=100, output_tokens=5)
     assert it == LatencyMetrics(time_to_stream_started_ms=ms(500), time_to_last_byte_ms=ms(100))
 
 
 def test_one_chunk_has_no_gaps() -> None:
+    # B205
     it = measured([30], ended_ms=100)
     assert (it.time_to_first_token_ms, it.time_to_first_token_from_submit_ms) == (ms(30), ms(530))
     assert it.chunk_count == 1
@@ -52,6 +54,7 @@ def test_one_chunk_has_no_gaps() -> None:
 
 
 def test_percentiles_are_nearest_rank_over_all_gaps() -> None:
+    # B206
     # gaps of 10, 20, ... 100 ms, largest first, so that the order they came in is not the sorted one
     at = [0.0]
     for gap in range(100, 0, -10):
@@ -70,6 +73,7 @@ def test_percentiles_are_nearest_rank_over_all_gaps() -> None:
     [([7], 7, 7, 7), ([1, 9], 9, 9, 9), ([1, 2, 3], 2, 3, 3), ([1, 2, 3, 4], 3, 4, 4)],
 )
 def test_few_gaps_are_enough(gaps: list[float], p50: float, p90: float, p99: float) -> None:
+    # B207
     at = [0.0]
     for gap in gaps:
         at.append(at[-1] + gap)
@@ -86,10 +90,12 @@ def test_a_hundred_gaps_tell_the_ninety_ninth() -> None:
 
 
 def test_the_end_of_the_stream_counts_not_the_last_chunk() -> None:
+    # B208
     assert measured([10, 20], ended_ms=250).time_to_last_byte_ms == ms(250)
 
 
 def test_reasoning_is_a_first_token_but_no_first_text() -> None:
+    # B209
     it = measured([40, 90], ended_ms=100, first_text_at=STARTED + 0.090)
     assert (it.time_to_first_token_ms, it.time_to_first_text_ms) == (ms(40), ms(90))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
@@ -58,6 +59,16 @@ async def test_messages_names_its_version() -> None:
     assert "anthropic-version" not in (await made("responses")).headers
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_no_vendors_own_headers_unless_asked_for(backend: str) -> None:
+    """B103 sends `x-grok-*` headers with every request, empty where nothing is known; B094 names its own program."""
+    it = await made(backend, api_key=KEY)
+    assert [name for name in it.headers if name.lower().startswith("x-grok")] == []
+    assert re.fullmatch(r"rx-sampler/[\w.+-]+", it.headers["user-agent"])
+    named = await made(backend, extra_headers={"x-grok-conv-id": "c-1", "user-agent": "product/2 rx-sampler"})
+    assert (named.headers["x-grok-conv-id"], named.headers["user-agent"]) == ("c-1", "product/2 rx-sampler")
+
+
 @pytest.mark.parametrize(("backend", "sent"), [("responses", "512"), ("chat_completions", None), ("messages", None)])
 async def test_the_repetition_check_is_asked_of_responses_only(backend: str, sent: str | None) -> None:
     policy = DoomLoopPolicy(window_tokens=512)
@@ -80,6 +91,7 @@ async def test_the_repetition_check_is_asked_of_responses_only(backend: str, sen
     ],
 )
 async def test_the_key_goes_in_one_header_of_the_scheme(backend: str, scheme: str) -> None:
+    # B084, B085
     it = await made(backend, api_key=KEY, auth_scheme=scheme)
     sent = {name: value for name, value in it.headers.items() if name in ("authorization", "x-api-key")}
     assert sent == ({"authorization": f"Bearer {KEY}"} if scheme == "bearer" else {"x-api-key": KEY})
@@ -99,6 +111,7 @@ async def test_the_default_scheme_is_that_of_the_wires_own_vendor(backend: str, 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fields", [{}, {"api_key": ""}, {"bearer_resolver": lambda: None, "api_key": KEY}])
 async def test_without_a_key_no_header_claims_one(backend: str, fields: dict[str, Any]) -> None:
+    # B087
     it = await made(backend, **fields)
     assert not {"authorization", "x-api-key"} & it.headers.keys()
     assert not it.has_credential
@@ -117,6 +130,7 @@ async def _asynchronous() -> str:
 async def test_a_resolver_replaces_the_key(
     resolver: Callable[[], str | Awaitable[str]], scheme: str, expected: dict[str, str]
 ) -> None:
+    # B086
     it = await made(api_key=KEY, bearer_resolver=resolver, auth_scheme=scheme)
     assert {name: it.headers[name] for name in ("authorization", "x-api-key") if name in it.headers} == expected
     assert KEY not in str(dict(it.headers))
@@ -124,6 +138,7 @@ async def test_a_resolver_replaces_the_key(
 
 
 async def test_a_resolver_is_asked_each_time() -> None:
+    # B097
     tokens = iter(["first-token", "second-token"])
     assert [(await made(bearer_resolver=lambda: next(tokens))).headers["authorization"] for _ in range(2)] == [
         "Bearer first-token",
@@ -165,6 +180,7 @@ async def test_a_cancelled_resolver_is_no_error() -> None:
 async def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(
     key: str, source: str, scheme: str
 ) -> None:
+    # B088
     given: Any = key if source == "api_key" else lambda: key
     error = await refused(**{source: given, "auth_scheme": scheme})
     assert error.kind is SamplingErrorKind.AUTH
@@ -183,6 +199,7 @@ async def test_an_answer_that_is_no_text_is_an_auth_error(answer: Any) -> None:
 
 
 async def test_extra_headers_go_as_they_are_and_the_later_source_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    # B090
     monkeypatch.setenv("X_B", "from the environment")
     it = await made(
         request=asking(**{"X-C": "of the request"}),
@@ -217,6 +234,7 @@ async def test_a_credential_in_an_extra_header_counts_as_one() -> None:
 async def test_environment_headers_are_trimmed_and_blank_or_unset_ones_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # B091
     monkeypatch.setenv("SET", "  padded value \n")
     monkeypatch.setenv("BLANK", " \t ")
     monkeypatch.delenv("UNSET", raising=False)
@@ -244,6 +262,7 @@ BAD_HEADERS: Final = [
 async def test_a_header_that_cannot_be_sent_is_named_but_its_value_not_shown(
     headers: dict[str, str], named: str, source: str
 ) -> None:
+    # B089
     fields = {"extra_headers": headers} if source == "extra_headers" else {"request": asking(**headers)}
     error = await refused(**fields)
     assert error.kind is SamplingErrorKind.INVALID_REQUEST
@@ -260,10 +279,24 @@ async def test_a_bad_header_out_of_the_environment_names_its_source(monkeypatch:
     assert KEY not in str(error)
 
 
+async def test_a_bad_name_of_an_environment_header_is_refused_if_it_would_be_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """B091 skips it; here a setting that cannot work is told, and one that is not used is not looked at."""
+    monkeypatch.setenv("SET", "v")
+    monkeypatch.delenv("UNSET", raising=False)
+    error = await refused(env_http_headers={"x a": "SET"})
+    assert error.kind is SamplingErrorKind.INVALID_REQUEST
+    assert "env_http_headers" in str(error)
+    assert "'x a'" in str(error)
+    assert "x a" not in (await made(env_http_headers={"x a": "UNSET"})).headers
+
+
 # -- the injector
 
 
 async def test_the_injector_comes_last_and_sees_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    # B095
     monkeypatch.setenv("X_B", "b")
     seen: dict[str, str] = {}
 
@@ -341,6 +374,7 @@ async def test_a_credential_of_the_injector_counts_in_any_case() -> None:
     ],
 )
 def test_the_path_stands_before_the_query(base: str, params: dict[str, str], expected: str) -> None:
+    # B092, B093
     assert endpoint_url(base, "/responses", params) == expected
 
 
@@ -363,6 +397,7 @@ def test_parameters_come_back_as_they_were_given() -> None:
     ],
 )
 def test_redaction_leaves_no_part_of_a_secret(message: str, secrets: tuple[str, ...], expected: str) -> None:
+    # B096
     assert redacted(message, secrets) == expected
 
 
@@ -409,7 +444,8 @@ async def test_a_secret_of_the_url_is_one_in_its_encoded_form_too() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_repr_of_the_request_shows_nothing_of_it(backend: str) -> None:
-    it = await made(backend, api_key=KEY, base_url=f"https://u:{KEY}@api.test/v1?key={KEY}", query_params={"k": KEY})
+    where = f"https://u:{KEY}@api.test/v1?key={KEY}"
+    it = await made(backend, api_key=KEY, auth_scheme="x_api_key", base_url=where, query_params={"k": KEY})
     assert KEY not in repr(it)
     assert KEY not in it.host
     assert it.host == "api.test"
@@ -439,3 +475,11 @@ async def test_what_the_body_holds_extra_wins() -> None:
     request = SamplingRequest.of("hi").model_copy(update={"extra_body": {"model": "other", "seed": 7}})
     body = json.loads((await made(request=request)).body)
     assert (body["model"], body["seed"]) == ("other", 7)
+
+
+async def test_a_user_in_the_url_and_a_bearer_key_are_one_credential_too_many() -> None:
+    with pytest.raises(SamplingError, match="give one of them") as caught:
+        await made(base_url="https://ada:lovelace@h.test/v1", api_key=KEY)
+    assert (caught.value.kind, caught.value.info.code) == ("invalid_request", "two_credentials")
+    assert "lovelace" not in str(caught.value)
+    assert (await made(base_url="https://ada:lovelace@h.test/v1", api_key=None)).url

@@ -11,7 +11,7 @@ from fixtures_aioresponses import BASE_URL, Mocked
 from fixtures_aioresponses import mocked as mocked  # the fixture
 from wires import BACKENDS, PATHS
 
-from rx_sampler import Sampler, SamplerConfig, SamplingError, SamplingErrorKind, SamplingRequest
+from rx_sampler import RetryPolicy, Sampler, SamplerConfig, SamplingError, SamplingErrorKind, SamplingRequest
 
 KEY: Final = "sk-live-7f3d9c2b1a"
 
@@ -56,11 +56,14 @@ BODIES: Final[dict[str, dict[str, Any]]] = {
 
 
 def sampler(backend: str, **fields: Any) -> Sampler:
-    return Sampler(SamplerConfig.model_validate({"base_url": BASE_URL, "backend": backend, "model": "m", **fields}))
+    once = {"retry": RetryPolicy(max_retries=0)}
+    fields = {"base_url": BASE_URL, "backend": backend, "model": "m", **once, **fields}
+    return Sampler(SamplerConfig.model_validate(fields))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_one_post_with_the_body_of_the_wire(backend: str, mocked: Mocked) -> None:
+    # B202
     mocked.answers(backend, "Hel", "lo")
     result = await sampler(backend).collect(REQUEST)
     assert result.response.text == "Hello"
@@ -93,6 +96,7 @@ async def test_the_conversation_has_the_shape_of_each_wire(mocked: Mocked) -> No
     ],
 )
 async def test_the_key_goes_out_once(backend: str, headers: dict[str, str], mocked: Mocked) -> None:
+    # B084
     mocked.answers(backend)
     await sampler(backend, api_key=KEY).collect("hi")
     ((url, sent, data),) = mocked.sent()
@@ -104,6 +108,7 @@ async def test_the_key_goes_out_once(backend: str, headers: dict[str, str], mock
 
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_headers_and_parameters_of_the_configuration_go_out(backend: str, mocked: Mocked) -> None:
+    # B090, B092
     def inject(headers: dict[str, str]) -> None:
         headers["x-trace"] = "1"
 
@@ -165,6 +170,18 @@ async def test_a_refusal_is_an_error_and_asked_once(backend: str, status: int, k
         await sampler(backend).collect("hi")
     info = caught.value.info
     assert (info.kind, info.status, info.message, info.retry_after_s) == (kind, status, "these are the words", 7.0)
+    assert len(mocked.sent()) == 1
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_the_servers_verdict_reaches_who_awaits_the_answer(backend: str, mocked: Mocked) -> None:
+    """B203: and it is followed, so that one request is all."""
+    headers = {"X-Should-Retry": "false"}
+    mocked.post(BASE_URL + PATHS[backend], status=500, payload={"error": {"message": "no"}}, headers=headers)
+    with pytest.raises(SamplingError) as caught:
+        await sampler(backend).collect("hi")
+    info = caught.value.info
+    assert (info.kind, info.status, info.should_retry, info.is_retryable) == ("api", 500, False, False)
     assert len(mocked.sent()) == 1
 
 

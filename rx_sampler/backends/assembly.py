@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
 from rx_sampler.conversation import JsonObject, SamplingResponse, StopReason, ToolCall, json_object
-from rx_sampler.errors import ErrorStamp, SamplingError, SamplingErrorKind
+from rx_sampler.errors import ErrorStamp, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from rx_sampler.events import (
     TEXT,
     ChannelToken,
@@ -26,6 +26,8 @@ from rx_sampler.events import (
 )
 from rx_sampler.metrics import LatencyMetrics, measure
 from rx_sampler.stage import Machine
+from rx_sampler.wire.doom_loop import merged_triggers, parse_label
+from rx_sampler.wire.error_bodies import clean_message
 from rx_sampler.wire.headers import HeadFacts
 from rx_sampler.wire.idle import Pulse
 
@@ -77,6 +79,10 @@ class Context:
     choices: int = 1
     """How many the request asked for (`n`)."""
     default_model: str | None = None
+    notes_doom_loops: bool = True
+    """Whether labels of the server's repetition check are recorded at all."""
+    doom_loop_threshold: int | None = None
+    """The loosest repetition that fails the attempt; None reports labels only."""
 
 
 @dataclass(slots=True)
@@ -192,6 +198,28 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
             return self.complete()
         raise SamplingError.of(SamplingErrorKind.HTTP, self.ended_early, code="unterminated", is_retryable=True)
 
+    def note_doom_loop(self, out: list[SamplingEvent], check: object) -> None:
+        """Labels in the midst of the answer: a confident one ends the attempt at once, before anything else of it."""
+        if self.context.notes_doom_loops:
+            self.doom_loop_triggers = merged_triggers(self.doom_loop_triggers, check)
+            if (error := self._doom_loop(aborted_at_chunk=len(self._stamps))) is not None:
+                out.append(DoomLoopSignals(**self.stamp(), triggers=self.doom_loop_triggers))
+                self.done, self.error = True, error
+
+    def _doom_loop(self, aborted_at_chunk: int | None = None) -> SamplingError | None:
+        limit, triggers = self.context.doom_loop_threshold, self.doom_loop_triggers
+        if limit is None or not any(parse_label(trigger).is_confident(limit) for trigger in triggers):
+            return None
+        return SamplingError(
+            SamplingErrorInfo(
+                kind=SamplingErrorKind.DOOM_LOOP_DETECTED,
+                message=clean_message(f"doom loop detected: {', '.join(triggers)}"),
+                is_retryable=True,
+                doom_loop_triggers=triggers,
+                doom_loop_aborted_at_chunk=aborted_at_chunk,
+            )
+        )
+
     def complete(self) -> list[SamplingEvent]:
         """The last events of the answer. Sets `done`, and `error` where the judge says so."""
         self.done = True
@@ -199,7 +227,9 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         response = self.response(cut=False)
         if self.doom_loop_triggers:
             events.append(DoomLoopSignals(**self.stamp(), triggers=self.doom_loop_triggers))
-        verdict = self._damage or (self.context.judge(response) if self.context.judge is not None else None)
+        verdict = self._doom_loop() or self._damage
+        if verdict is None and self.context.judge is not None:
+            verdict = self.context.judge(response)
         if verdict is not None:
             self.error = self._explained(verdict, response if self.has_content() else None)
         else:
@@ -222,6 +252,7 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
     def metrics(self, response: SamplingResponse | None) -> LatencyMetrics:
         return measure(
             submitted_at=self.pulse.submitted_at,
+            queued_s=self.pulse.queued_s,
             started_at=self._started_at,
             ended_at=self.pulse.now,
             stamps=self._stamps,

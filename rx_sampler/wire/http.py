@@ -21,7 +21,7 @@ from rx_sampler.errors import SamplingError, SamplingErrorKind
 
 from .connection_loss import told_of_loss
 from .inflate import Inflater, inflater_for
-from .network_errors import NETWORK_ERRORS, translated
+from .network_errors import NETWORK_ERRORS, is_reset, translated
 from .transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
 
 __all__ = ["HttpTransport"]
@@ -51,7 +51,7 @@ class HttpTransport:
         """Keep connections of the running loop from now on; no change if they are kept already."""
         loop = asyncio.get_running_loop()
         if self._pooled is None or self._pool_loop is not loop:
-            self._pooled, self._pool_loop = self._new_session(), loop
+            self._pooled, self._pool_loop = self._new_session(keeps_connections=True), loop
 
     async def aclose(self) -> None:
         """Close the pool and what still drains; running exchanges are cancelled."""
@@ -64,17 +64,25 @@ class HttpTransport:
         if pooled is not None:
             await pooled.close()
 
-    def _new_session(self) -> aiohttp.ClientSession:
+    def _new_session(self, *, keeps_connections: bool) -> aiohttp.ClientSession:
         trace = aiohttp.TraceConfig()
 
         async def connected(_session: object, context: SimpleNamespace, _params: object) -> None:
-            context.trace_request_ctx()
+            context.trace_request_ctx(True)
+
+        async def reused(_session: object, context: SimpleNamespace, _params: object) -> None:
+            context.trace_request_ctx(False)
 
         trace.on_connection_create_end.append(connected)
-        trace.on_connection_reuseconn.append(connected)
+        trace.on_connection_reuseconn.append(reused)
+        # No limit here: a queue inside the connector would hide as a slow server.
+        connector = (
+            aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
+            if keeps_connections
+            else aiohttp.TCPConnector(limit=0, force_close=True)
+        )
         return aiohttp.ClientSession(
-            # No limit here: a queue inside the connector would hide as a slow server.
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30),
+            connector=connector,
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -85,12 +93,12 @@ class HttpTransport:
         )
 
     @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncGenerator[aiohttp.ClientSession]:
-        pooled = self._pooled
+    async def _session(self, own_connection: bool) -> AsyncGenerator[aiohttp.ClientSession]:
+        pooled = None if own_connection else self._pooled
         if pooled is not None and not pooled.closed and self._pool_loop is asyncio.get_running_loop():
             yield pooled
             return
-        async with self._new_session() as own:
+        async with self._new_session(keeps_connections=False) as own:
             yield own
 
     def post(self, prepare: Prepare, is_over: Callable[[], bool] = lambda: False) -> Observable[Wire]:
@@ -135,6 +143,8 @@ class _Exchange:
         self._response: aiohttp.ClientResponse | None = None
         self._stopped = False
         self._drains = False
+        self._fresh = False
+        """The connection was made for this request."""
 
     def stop(self, task: asyncio.Task[None]) -> None:
         """Dispose, from any thread."""
@@ -161,10 +171,10 @@ class _Exchange:
             self._response.close()
         task.cancel()
 
-    async def run(self, session_of: Callable[[], AbstractAsyncContextManager[aiohttp.ClientSession]]) -> None:
+    async def run(self, session_of: Callable[[bool], AbstractAsyncContextManager[aiohttp.ClientSession]]) -> None:
         try:
             request = await self._prepare()
-            async with session_of() as session:
+            async with session_of(request.own_connection) as session:
                 await self._exchange(session, request)
         except asyncio.CancelledError:
             self._fail(_closed())
@@ -193,7 +203,8 @@ class _Exchange:
     async def _exchange(self, session: aiohttp.ClientSession, request: HttpRequest) -> None:
         raised: list[_ObserverRaisedError] = []
 
-        def connected() -> None:
+        def connected(fresh: bool) -> None:
+            self._fresh = fresh
             try:
                 if not self._stopped:
                     self._emit(Connected())
@@ -213,9 +224,8 @@ class _Exchange:
             # Closes the socket unless the body ended, in which case the connection is back in the pool already.
             response.close()
 
-    @staticmethod
     async def _sent(
-        session: aiohttp.ClientSession, request: HttpRequest, connected: Callable[[], None]
+        self, session: aiohttp.ClientSession, request: HttpRequest, connected: Callable[[bool], None]
     ) -> aiohttp.ClientResponse:
         try:
             return await session.post(
@@ -227,6 +237,9 @@ class _Exchange:
             )
         except NETWORK_ERRORS as error:
             failure = translated(error, request.host)
+            if self._fresh and is_reset(error):
+                # On a connection that was idle before, a reset says only that the server had let it go.
+                failure.amend(code="upload_broken")
         raise failure  # out here: its context would be aiohttp's error, which may hold the request
 
     async def _read(self, response: aiohttp.ClientResponse, host: str) -> None:

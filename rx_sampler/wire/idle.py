@@ -7,6 +7,7 @@ chunk costs two assignments and no timer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -19,12 +20,15 @@ from rx_sampler.scheduling import clock_of
 
 from .transport import Connected, ResponseHead
 
-__all__ = ["Limits", "Pulse", "watched"]
+__all__ = ["Limits", "Pulse", "deadline_passed", "watched"]
 
 T = TypeVar("T")
 
 ERROR_BODY_TIMEOUT_S: Final = 5.0
 """How long the body of a refusal may take: its status is known already, the rest is explanation."""
+
+_NOTABLE_S: Final = 0.01
+"""A consumer that takes less than this for what one read brings is not worth the arithmetic."""
 
 _TIMER_SLACK_S: Final = 1e-3
 """A timer that fires this much early counts as on time; loops round."""
@@ -45,14 +49,35 @@ class Limits:
 class Pulse:
     """Times of one attempt, in Unix seconds on the attempt's clock."""
 
-    __slots__ = ("content_at", "now", "on_settled", "settled", "submitted_at")
+    __slots__ = (
+        "abort",
+        "begun_at",
+        "content_at",
+        "heard_at",
+        "now",
+        "on_resumed",
+        "on_settled",
+        "paused_at",
+        "queued_s",
+        "settled",
+        "submitted_at",
+    )
 
-    def __init__(self, now: float) -> None:
-        self.submitted_at = now
+    def __init__(self, now: float, *, submitted_at: float | None = None, queued_s: float | None = None) -> None:
+        self.submitted_at = now if submitted_at is None else submitted_at
+        """When the request was made; earlier attempts lie between."""
+        self.queued_s = queued_s
+        self.begun_at = now
+        self.abort: Callable[[SamplingError], None] | None = None
+        """Ends the attempt in an error, which takes along what came until then. Set by `watched`."""
         self.now = now
         """Arrival of the bytes being handled: the stamp of the events they bring. Never goes back."""
+        self.heard_at = now
+        """From when silence counts: the arrival of the last bytes, and time that the consumer took does not count."""
         self.content_at = now
-        """Arrival of the last content; pings, comments and empty deltas are none."""
+        """The same for content; pings, comments and empty deltas are none."""
+        self.paused_at: float | None = None
+        self.on_resumed: Callable[[], None] | None = None
         self.settled = False
         """The answer is complete; only the announcement of its end is missing."""
         self.on_settled: Callable[[], None] | None = None
@@ -70,6 +95,24 @@ class Pulse:
     def advance(self, now: float) -> None:
         self.now = max(self.now, now)
 
+    def excuse(self, seconds: float) -> None:
+        """Do not count so much time as silence: the consumer took it, and nobody could listen."""
+        self.heard_at += seconds
+        self.content_at += seconds
+
+    def pause(self, now: float) -> None:
+        """The consumer wants no more for now, and nobody reads: no limit passes until `resume`."""
+        if self.paused_at is None:
+            self.paused_at = now
+
+    def resume(self, now: float) -> None:
+        """Read on. Silence counts on from where it was; a deadline that passed meanwhile passes now."""
+        if self.paused_at is not None:
+            self.excuse(max(now - self.paused_at, 0.0))
+            self.paused_at = None
+            if self.on_resumed is not None:
+                self.on_resumed()
+
 
 def watched(pulse: Pulse, limits: Limits) -> Callable[[Observable[T]], Observable[T]]:
     """The same items, failed or ended when a limit passes.
@@ -78,6 +121,7 @@ def watched(pulse: Pulse, limits: Limits) -> Callable[[Observable[T]], Observabl
     to their arrival. A limit that passes disposes the source (which closes the socket) and gives
     `on_error(SamplingError)`; two of them end the stream instead (`on_completed`): the grace period after a complete
     answer, and the time for the body of a refusal. Timers run on the subscription's scheduler; dispose removes them.
+    Time that the consumer takes, inside `on_next` or between `pulse.pause` and `pulse.resume`, is no silence.
     """
 
     def operator(source: Observable[T]) -> Observable[T]:
@@ -106,7 +150,10 @@ class _Watch(Generic[T]):
         self._head_at: float | None = None
         self._refused = False
         self._ended = False
-        pulse.on_settled = self._arm
+        self._armed_for = math.inf
+        """When the timer fires: that is early enough for any limit that passes later."""
+        pulse.on_settled = pulse.on_resumed = self._arm
+        pulse.abort = self._abort
 
     def start(self, source: Observable[T]) -> abc.DisposableBase:
         self._arm()
@@ -120,9 +167,13 @@ class _Watch(Generic[T]):
         now = self._clock()
         if now > pulse.now:
             pulse.now = now
+        pulse.heard_at = pulse.now
         if self._head_at is None or self._refused:
             self._enter_phase(item, pulse.now)
         self._observer.on_next(item)
+        took_s = self._clock() - now
+        if took_s > _NOTABLE_S:
+            pulse.excuse(took_s)
 
     def _enter_phase(self, item: T, now: float) -> None:
         if isinstance(item, Connected):
@@ -134,58 +185,63 @@ class _Watch(Generic[T]):
             return
         self._arm()
 
-    def _passing(self) -> Iterator[tuple[float, SamplingError | None]]:
-        """When each limit of the present phase passes, and the error that this is; None for a plain end."""
-        limits = self._limits
+    def _passing(self) -> Iterator[tuple[float, _Failure | None]]:
+        """When each limit of the present phase passes, and what makes the error that this is; None for a plain end."""
+        limits, pulse = self._limits, self._pulse
         if limits.deadline_s is not None:
-            yield (
-                self._pulse.submitted_at + limits.deadline_s,
-                _idle(f"the deadline of {limits.deadline_s:g} s passed", "deadline"),
-            )
+            yield pulse.submitted_at + limits.deadline_s, lambda: deadline_passed(limits.deadline_s)
         if self._refused and self._head_at is not None:
             yield self._head_at + ERROR_BODY_TIMEOUT_S, None
-        elif self._pulse.settled and limits.grace_s is not None:
-            yield self._pulse.content_at + limits.grace_s, None
+        elif pulse.settled and limits.grace_s is not None:
+            yield pulse.content_at + limits.grace_s, None
         elif self._head_at is not None:
             if limits.idle_s is not None:
-                yield (
-                    self._pulse.now + limits.idle_s,
-                    _idle(f"no bytes came for {limits.idle_s:g} s", "idle"),
-                )
+                yield pulse.heard_at + limits.idle_s, lambda: _idle("no bytes came for", limits.idle_s, "idle")
             if limits.content_idle_s is not None:
                 yield (
-                    self._pulse.content_at + limits.content_idle_s,
-                    _idle(f"no content came for {limits.content_idle_s:g} s (pings do not count)", "content_idle"),
+                    pulse.content_at + limits.content_idle_s,
+                    lambda: _idle(
+                        "no content came for", limits.content_idle_s, "content_idle", " (pings do not count)"
+                    ),
                 )
         elif self._connected_at is not None:
             if limits.header_s is not None:
                 yield (
                     self._connected_at + limits.header_s,
-                    _transport(f"no response headers came within {limits.header_s:g} s", "header_timeout"),
+                    lambda: _transport("no response headers came within", limits.header_s, "header_timeout"),
                 )
         elif limits.connect_s is not None:
             yield (
-                self._pulse.submitted_at + limits.connect_s,
-                _transport(f"no connection within {limits.connect_s:g} s", "connect_timeout"),
+                pulse.begun_at + limits.connect_s,
+                lambda: _transport("no connection within", limits.connect_s, "connect_timeout"),
             )
 
     def _arm(self) -> None:
-        if self._ended:
+        if self._ended or self._pulse.paused_at is not None:
             return
         nearest = min((when for when, _ in self._passing()), default=None)
-        if nearest is not None:
+        if nearest is not None and nearest < self._armed_for:
+            self._armed_for = nearest
             delay = max(nearest - self._clock(), 0.0)
             self._timer.disposable = self._scheduler.schedule_relative(delay, self._check)
 
     def _check(self, _scheduler: abc.SchedulerBase, _state: object = None) -> None:
+        self._armed_for = math.inf
+        if self._pulse.paused_at is not None:
+            return  # armed again when the consumer wants more
         now = self._clock()
-        for when, error in self._passing():
+        for when, failure in self._passing():
             if when - now <= _TIMER_SLACK_S:
                 self._pulse.advance(now)
                 self._upstream.dispose()
-                self._end(error)
+                self._end(failure() if failure is not None else None)
                 return
         self._arm()
+
+    def _abort(self, error: SamplingError) -> None:
+        self._pulse.advance(self._clock())
+        self._upstream.dispose()
+        self._end(error)
 
     def _on_error(self, error: Exception) -> None:
         self._pulse.advance(self._clock())
@@ -206,9 +262,18 @@ class _Watch(Generic[T]):
             self._observer.on_error(error)
 
 
-def _idle(message: str, code: str) -> SamplingError:
-    return SamplingError.of(SamplingErrorKind.IDLE_TIMEOUT, message, code=code)
+_Failure = Callable[[], SamplingError]
 
 
-def _transport(message: str, code: str) -> SamplingError:
-    return SamplingError.of(SamplingErrorKind.HTTP, message, code=code, is_retryable=True)
+def deadline_passed(deadline_s: float | None) -> SamplingError:
+    """The error of a request that took longer than it may, all attempts and waits together."""
+    message = f"the deadline of {deadline_s:g} s passed"
+    return SamplingError.of(SamplingErrorKind.IDLE_TIMEOUT, message, code="deadline")
+
+
+def _idle(what: str, limit_s: float | None, code: str, more: str = "") -> SamplingError:
+    return SamplingError.of(SamplingErrorKind.IDLE_TIMEOUT, f"{what} {limit_s:g} s{more}", code=code)
+
+
+def _transport(what: str, limit_s: float | None, code: str) -> SamplingError:
+    return SamplingError.of(SamplingErrorKind.HTTP, f"{what} {limit_s:g} s", code=code, is_retryable=True)

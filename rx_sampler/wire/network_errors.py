@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 from typing import Final
 
@@ -9,10 +10,15 @@ import aiohttp
 
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
-__all__ = ["NETWORK_ERRORS", "translated"]
+__all__ = ["NETWORK_ERRORS", "is_reset", "translated"]
 
 NETWORK_ERRORS: Final = (aiohttp.ClientError, OSError, ValueError)
 """All that a request and the reading of its response raise; ValueError comes of a URL (yarl, idna)."""
+
+
+def is_reset(error: Exception) -> bool:
+    """Whether the peer broke the connection off (ECONNRESET, EPIPE), rather than closed it."""
+    return isinstance(error, OSError) and error.errno in (errno.ECONNRESET, errno.EPIPE)
 
 
 def translated(error: Exception, host: str) -> SamplingError:

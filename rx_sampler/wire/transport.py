@@ -22,9 +22,16 @@ class HttpRequest:
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What must not be told: credentials, wherever they stand in the request."""
+    find_secrets: Callable[[], tuple[str, ...]] = field(default=tuple, repr=False)
+    """Finds `secrets`. Only failures need them, and they take a while to find."""
     has_credential: bool = False
+    own_connection: bool = False
+    """To be sent over a new connection that closes with the exchange, not over one that was used before."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be told: credentials, wherever they stand in the request."""
+        return self.find_secrets()
 
     @property
     def host(self) -> str:

@@ -50,6 +50,7 @@ async def test_a_whole_body_is_read_to_its_end(headers: dict[str, str]) -> None:
 
 
 async def test_a_reset_is_told_once() -> None:
+    # B134
     told: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
     async with (

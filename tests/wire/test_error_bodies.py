@@ -134,9 +134,48 @@ ENVELOPES: list[tuple[str, object, Body]] = [
 
 @pytest.mark.parametrize(("body", "found"), [case[1:] for case in ENVELOPES], ids=[case[0] for case in ENVELOPES])
 def test_envelopes(body: object, found: Body) -> None:
+    # B118, B120, B124
     assert read_error(body) == found
     assert read_error(json.dumps(body)) == found
     assert read_error(b" " + json.dumps(body, indent=1).encode() + b"\n") == found
+
+
+# xAI's flat form puts a sentence where a code should be: it stays what it is, beside the message.
+SENTENCE = "The caller does not have permission to execute the specified operation"
+
+
+def test_a_sentence_for_a_code_is_kept_word_for_word() -> None:
+    """B113 makes it the type and a prefix of the message; here it is the code."""
+    info = refusal(read_error({"code": SENTENCE, "error": "Your team has no access."})).info
+    assert (info.message, info.code, info.status) == ("Your team has no access.", SENTENCE, None)
+    assert info.is_retryable
+
+
+@pytest.mark.parametrize(
+    "tag", ["rate_limit_error", "unknown", "server_error", "error", "api_error", "internal", "invalid_request_error"]
+)
+def test_a_message_is_the_servers_own_without_a_prefix(tag: str) -> None:
+    """B112 and B121: where some tags stood before the message, here none does; the tag is the code."""
+    info = refusal(read_error(error(type=tag, message="try later")), status=500).info
+    assert (info.message, info.code) == ("try later", None if tag == "error" else tag)  # "error" names none
+
+
+def test_a_number_for_a_code_stays_out_of_the_message() -> None:
+    """B114 and B115: nested and flat; a number that is an HTTP status is one, and a marker is the better code."""
+    nested = refusal(read_error(error(message="worker gone", code=503))).info
+    assert (nested.message, nested.status, nested.is_retryable) == ("worker gone", 503, True)
+    vendors = refusal(read_error(error(message="worker gone", code=40303))).info
+    assert (vendors.message, vendors.status, vendors.is_retryable) == ("worker gone", None, True)
+    flat = refusal(read_error({"error": "slow down [WKE=team:rate]", "code": 429})).info
+    assert (flat.message, flat.code, flat.status) == ("slow down", "team:rate", 429)
+
+
+@pytest.mark.parametrize("code", ["invalid_image", "invalid-argument", "server_error", "INVALID"])
+def test_every_code_is_kept_word_for_word(code: str) -> None:
+    """B116, which keeps only `invalid_image` of the flat form."""
+    for body in ({"error": "m", "code": code}, error(message="m", code=code)):
+        info = refusal(read_error(body), status=400).info
+        assert (info.message, info.code) == ("m", code)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +190,7 @@ def test_envelopes(body: object, found: Body) -> None:
     ],
 )
 def test_text_is_a_message_of_its_own(body: object, message: str) -> None:
+    # B118
     assert read_error(body) == Body(message=message)
 
 
@@ -164,6 +204,7 @@ NOTHING: list[object] = [
 
 @pytest.mark.parametrize("body", NOTHING, ids=repr)
 def test_what_says_nothing_readable_gives_none(body: object) -> None:
+    # B117, B119
     assert read_error(body) is None
 
 
@@ -171,6 +212,7 @@ def test_what_says_nothing_readable_gives_none(body: object) -> None:
     "body", [b"null", b"{}", b"[]", b'""', b'{"Message":"m"}', b'{"error":null}', b'{"error":"<?xml version=1?><E/>"}']
 )
 def test_json_that_says_nothing_readable_gives_none(body: bytes) -> None:
+    # B119
     assert read_error(body) is None
 
 
@@ -198,6 +240,7 @@ def test_the_label_is_the_code_then_the_type_then_the_number(found: Body, label:
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 507, 520, 521, 522, 523, 524, 529, 530])
 def test_statuses_that_are_worth_a_retry(status: int) -> None:
+    # B022, B108
     info = refusal(None, status=status).info
     assert info.is_retryable
     assert info.kind is (K.RATE_LIMITED if status == 429 else K.API)
@@ -248,8 +291,10 @@ def test_an_error_inside_a_stream_is_classed_by_itself(
     assert (info.status, info.kind, info.is_retryable) == (status, kind, retryable)
 
 
-def test_an_error_without_anything_is_retryable_and_has_words() -> None:
-    info = refusal(None).info
+@pytest.mark.parametrize("body", [b"", b" \n", b"<html><h1>Bad gateway</h1></html>", b"null", b"{}"])
+def test_an_error_without_anything_is_retryable_and_has_words(body: bytes) -> None:
+    """B125, but plain text is a message of its own."""
+    info = refusal(read_error(body)).info
     assert (info.kind, info.status, info.code, info.is_retryable) == (K.API, None, None, True)
     assert info.message == status_text(None)
 
@@ -387,6 +432,7 @@ def test_the_header_beats_prose_and_prose_counts_for_rate_limits_only() -> None:
     ],
 )
 def test_words_for_a_status_that_brought_none(status: int, words: str) -> None:
+    # B108, B109, B111
     for body in (b"", b"<html><body>502</body></html>", None):
         message = refusal(read_error(body), status=status).info.message
         assert words in message
@@ -405,6 +451,7 @@ PAGES = [
 
 @pytest.mark.parametrize("page", PAGES)
 def test_markup_never_surfaces(page: str) -> None:
+    # B126
     assert is_markup(page)
     for body in (page, {"error": page}, error(message=page), error(message="m", metadata={"raw": page}), [page]):
         assert "<" not in refusal(read_error(body), status=502).info.message
@@ -441,6 +488,7 @@ def test_markup_behind_much_white_space_does_not_surface() -> None:
     ],
 )
 def test_a_message_is_one_printable_line_of_limited_length(text: str, message: str) -> None:
+    # B123
     assert clean_message(text) == message
     if text:
         assert refusal(Body(message=text), status=500).info.message == message

@@ -53,6 +53,7 @@ WAITS: list[tuple[dict[str, str], float | None]] = [
 
 @pytest.mark.parametrize(("headers", "wait_s"), WAITS)
 def test_every_form_of_the_wait(headers: dict[str, str], wait_s: float | None) -> None:
+    # B104
     assert retry_after_s(headers, NOW) == wait_s
     upper = CIMultiDict({name.upper(): value for name, value in headers.items()})
     assert retry_after_s(upper, NOW) == wait_s
@@ -83,11 +84,13 @@ def test_no_header_value_raises_or_gives_a_negative_wait(value: str, millisecond
     [("true", True), ("false", False), (" False ", False), ("TRUE", True), ("", None), ("1", None), ("no", None)],
 )
 def test_the_servers_own_verdict(value: str, verdict: bool | None) -> None:
+    # B105
     assert should_retry({"x-should-retry": value}) is verdict
     assert should_retry({}) is None
 
 
 def test_facts_about_the_model() -> None:
+    # B106
     headers = {
         "x-grok-context-window": "131072",
         "x-grok-max-completion-tokens": " 4096 ",

@@ -322,6 +322,7 @@ CUTS: list[tuple[str, End, dict[str, str]]] = [
 @pytest.mark.parametrize(("end", "headers"), [case[1:] for case in CUTS], ids=[case[0] for case in CUTS])
 @pytest.mark.parametrize("gated", [True, False], ids=["read before", "read after"])
 async def test_what_arrived_before_the_break_is_delivered_first(end: End, headers: dict[str, str], gated: bool) -> None:
+    # B009, B134
     (read,) = gates(1)
     chunks = (b"data: a\n\n", b"data: b\n\nda")
     answer = Answer(headers=headers, chunks=chunks, end=end, waits=(None, None, read if gated else None))
@@ -638,6 +639,8 @@ async def test_dispose_from_outside_closes_at_once_even_behind_the_logical_end()
 
 
 async def test_a_pool_keeps_connections_and_closes_them_at_its_end() -> None:
+    # B100, B101
+    # B099, B102
     async with ScriptedServer(itertools.repeat(Answer(chunks=(b"a",)))) as server:
         async with pooling() as transport:
             for _ in range(3):
@@ -820,7 +823,7 @@ def test_a_request_tells_its_host_but_no_secret() -> None:
         url="https://user:pw@api.example.org/v1?key=secret",
         headers={"x": "secret"},
         body=b"secret",
-        secrets=("secret",),
+        find_secrets=lambda: ("secret",),
     )
     assert request.host == "api.example.org"
     assert "secret" not in repr(request)

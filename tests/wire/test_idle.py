@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -369,3 +369,72 @@ def test_a_pulse_never_goes_back() -> None:
     pulse.advance(12.0)
     pulse.advance(11.0)
     assert (pulse.now, pulse.submitted_at, pulse.content_at) == (12.0, 10.0, 10.0)
+
+
+# -- time that the consumer takes
+
+
+def paused(limits: Limits, items: Items, *, pause: int, resume: int) -> Run:
+    """`pulse.pause` and `pulse.resume` at these times."""
+    scheduler, pulse = Clockwork(0.0), Pulse(SUBSCRIBED)
+    source = scheduler.create_hot_observable(*(recorded(at, item) for at, item in items))
+
+    def at(when: int, act: Callable[[float], None]) -> None:
+        def run(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
+            act(clock_of(scheduler)())
+
+        scheduler.schedule_absolute(when, run)
+
+    at(pause, pulse.pause)
+    at(resume, pulse.resume)
+    messages = scheduler.start(lambda: source.pipe(watched(pulse, limits)), disposed=100_000).messages
+    told = [(float(message.time), kind(message.value)) for message in messages]
+    return Run(told, source.subscriptions, scheduler.armed, pulse)
+
+
+def kind(notification: object) -> object:
+    if isinstance(notification, OnError):
+        error = notification.exception
+        assert isinstance(error, SamplingError)
+        return error.info.code
+    return COMPLETED if isinstance(notification, OnCompleted) else "item"
+
+
+@pytest.mark.parametrize(
+    ("limits", "items", "code", "at"),
+    [
+        # 5 s of 20 s of silence had passed at the pause; 15 more may pass after it
+        (Limits(idle_s=20), STARTED, "idle", 1000 + 15),
+        (Limits(content_idle_s=20), [*STARTED, (212, PING)], "content_idle", 1000 + 15),
+        (Limits(header_s=20), [(205, Connected())], "header_timeout", 1000),
+        (Limits(connect_s=20), [], "connect_timeout", 1000),
+        (Limits(deadline_s=50), STARTED, "deadline", 1000),
+    ],
+)
+def test_no_limit_passes_while_the_consumer_pauses_us(limits: Limits, items: Items, code: str, at: int) -> None:
+    run = paused(limits, items, pause=215, resume=1000)
+    assert run.end == (at, code)
+
+
+def test_a_pause_shorter_than_the_timer_moves_it() -> None:
+    run = paused(Limits(idle_s=20), STARTED, pause=215, resume=225)
+    assert run.end == (210 + 20 + 10, "idle")
+
+
+def test_a_consumer_that_blocks_is_no_silent_server() -> None:
+    scheduler, pulse = Clockwork(0.0), Pulse(SUBSCRIBED)
+    source = scheduler.create_hot_observable(*(recorded(at, item) for at, item in [*STARTED, (212, TEXT)]))
+    ends: list[tuple[float, object]] = []
+
+    def on_next(item: object) -> None:
+        if item == TEXT:
+            scheduler.sleep(500)  # as a breakpoint, or a slow disk, would
+
+    def on_error(error: Exception) -> None:
+        assert isinstance(error, SamplingError)
+        ends.append((clock_of(scheduler)(), error.info.code))
+
+    stream = source.pipe(watched(pulse, Limits(idle_s=20)))
+    stream.subscribe(on_next, on_error, scheduler=scheduler)
+    scheduler.start()
+    assert ends == [(212 + 500 + 20, "idle")]

@@ -84,6 +84,7 @@ RULES: list[tuple[str, bytes, Expected]] = [
 
 @pytest.mark.parametrize(("stream", "expected"), [rule[1:] for rule in RULES], ids=[rule[0] for rule in RULES])
 def test_rule(stream: bytes, expected: Expected) -> None:
+    # B129, B130, B132, B135
     check(stream, expected)
 
 
@@ -101,6 +102,7 @@ EXAMPLES: list[tuple[bytes, list[tuple[str, str, str]]]] = [
 
 @pytest.mark.parametrize(("stream", "expected"), EXAMPLES)
 def test_examples_of_the_standard(stream: bytes, expected: list[tuple[str, str, str]]) -> None:
+    # B132
     for reads in every_split(stream):
         assert [(f.event, f.data.decode(), f.id) for f in frames_of(reads)] == expected, reads
 
@@ -152,6 +154,7 @@ LAST_EVENTS: list[tuple[str, bytes, Expected]] = [
 
 @pytest.mark.parametrize(("stream", "expected"), [c[1:] for c in LAST_EVENTS], ids=[c[0] for c in LAST_EVENTS])
 def test_the_last_event_at_a_clean_end(stream: bytes, expected: Expected) -> None:
+    # B135
     check(stream, expected)
 
 
@@ -265,6 +268,7 @@ def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
 
 @pytest.mark.parametrize("size", [1000, 4096, 65_536])
 def test_a_line_of_5_mib_in_small_reads(size: int) -> None:
+    # B136
     big = b"x" * (5 * 2**20)
     stream = b"data: " + big + b"\n\ndata: [DONE]\n\n"
     reads = (stream[i : i + size] for i in range(0, len(stream), size))
@@ -314,6 +318,7 @@ def test_any_limit_only_cuts_the_stream_short(stream: bytes, limit: int, seed: i
 
 
 def test_empty_reads_change_nothing() -> None:
+    # B129
     assert frames_of([b"", b"\xef\xbb", b"", b"\xbfdata: a\r", b"", b"\n\r\n", b""]) == [SseFrame(M, b"a", "")]
 
 

@@ -261,8 +261,14 @@ class MessagesTransform(Transform[MessagesChunk]):
             usage=_normalised(self._usage),
             model=_text(self._message.get("model")) or self.context.default_model,
             message_id=_text(self._message.get("id")),
-            extras={name: self._message[name] for name in ("container", "context_management") if name in self._message},
+            extras=self._extras(),
         )
+
+    def _extras(self) -> JsonObject:
+        extras = {name: self._message[name] for name in ("container", "context_management") if name in self._message}
+        if details := self._stop.get("stop_details"):  # its explanation is `stop_message`; the rest is kept here
+            extras["stop_details"] = details
+        return extras
 
 
 def _takes(block: Block, kind: str) -> bool:

@@ -146,7 +146,7 @@ class ResponsesTransform(Transform[ResponsesChunk]):
             case "response.created":
                 self._read_created(out, chunk.get("response") or {})
             case _ if kind == CHECK_EVENT:
-                self.doom_loop_triggers = merged_triggers(self.doom_loop_triggers, chunk.get("doom_loop_check"))
+                self.note_doom_loop(out, chunk.get("doom_loop_check"))
             case _ if kind not in _NO_PROGRESS:
                 self._read_hosted(out, kind, chunk)
             case _:
@@ -340,7 +340,8 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         wires = [as_object(entry) for entry in as_list(final.get("output"))]
         for item, wire, index in self._output.match(wires):
             self._complete_item(out, item or self._open(out, str(wire.get("type") or ""), index, wire), wire)
-        self.doom_loop_triggers = merged_triggers(self.doom_loop_triggers, final.get("doom_loop_check"))
+        if self.context.notes_doom_loops:  # judged with the whole answer
+            self.doom_loop_triggers = merged_triggers(self.doom_loop_triggers, final.get("doom_loop_check"))
         word = kind.removeprefix("response.")
         status = word if word in ("incomplete", "failed", "cancelled") else _text(final.get("status")) or word
         if status == "failed":

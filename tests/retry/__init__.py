@@ -1,0 +1,1 @@
+"""Tests of rx_sampler.retry."""
