@@ -4,8 +4,10 @@ async with Sampler(SamplerConfig(base_url="http://127.0.0.1:8080/v1", model="m")
     sampler.stream("Why is the sky blue?").subscribe(print)
 """
 
+from . import operators
+from .actor import SamplerActor
 from .backends.base import Backend, get_backend, sampling_events, typed_chunks
-from .config import DoomLoopPolicy, RetryPolicy, SamplerConfig
+from .config import DoomLoopPolicy, LoopDetection, RetryBudget, RetryPolicy, SamplerConfig
 from .conversation import (
     AssistantItem,
     BackendToolCallItem,
@@ -51,9 +53,13 @@ from .events import (
     event_json_schema,
     event_to_json,
 )
+from .feeds import RequestId
+from .handles import SamplerHandle
 from .metrics import LatencyMetrics
+from .observing import RequestFacts, RequestWatch, SamplerObserver
 from .outcome import failures_as_events
 from .providers import PRESETS, Preset
+from .retry import Action, Decision, RetryState, SharedLimits, classify, retrying
 from .sampler import Sampler, SamplingResult
 from .scheduling import LoopTimeScheduler
 from .stage import Machine, through
@@ -61,6 +67,7 @@ from .wire.sse import SseFrame, sse_frames
 
 __all__ = [
     "PRESETS",
+    "Action",
     "AnnotationAdded",
     "AssistantItem",
     "Backend",
@@ -69,6 +76,7 @@ __all__ = [
     "BackendToolCallStarted",
     "ChannelToken",
     "Completed",
+    "Decision",
     "DoomLoopPolicy",
     "DoomLoopSignals",
     "EmptyResponseContext",
@@ -80,6 +88,7 @@ __all__ = [
     "ImagesStripped",
     "Item",
     "LatencyMetrics",
+    "LoopDetection",
     "LoopTimeScheduler",
     "Machine",
     "ModelMetadata",
@@ -89,12 +98,20 @@ __all__ = [
     "ReasoningCompleted",
     "ReasoningItem",
     "RefusalItem",
+    "RequestFacts",
+    "RequestId",
+    "RequestWatch",
     "ResponseItem",
     "ResponseStarted",
+    "RetryBudget",
     "RetryPolicy",
+    "RetryState",
     "Retrying",
     "Sampler",
+    "SamplerActor",
     "SamplerConfig",
+    "SamplerHandle",
+    "SamplerObserver",
     "SamplingError",
     "SamplingErrorInfo",
     "SamplingErrorKind",
@@ -102,6 +119,7 @@ __all__ = [
     "SamplingRequest",
     "SamplingResponse",
     "SamplingResult",
+    "SharedLimits",
     "SseFrame",
     "StreamStarted",
     "SystemItem",
@@ -113,11 +131,14 @@ __all__ = [
     "ToolSpec",
     "Usage",
     "UserItem",
+    "classify",
     "event_from_json",
     "event_json_schema",
     "event_to_json",
     "failures_as_events",
     "get_backend",
+    "operators",
+    "retrying",
     "sampling_events",
     "sse_frames",
     "through",

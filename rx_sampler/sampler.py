@@ -3,67 +3,105 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
+import random as random_module
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from reactivex import Observable, abc
-from reactivex.disposable import SingleAssignmentDisposable
 
-from .attempt import attempt
+from .actor import Question, SamplerActor
+from .admission import Admission
 from .backends.base import get_backend
 from .config import SamplerConfig
-from .conversation import Item, SamplingRequest, SamplingResponse
-from .errors import SamplingError
-from .events import Completed, Failed, SamplingEvent
+from .conversation import SamplingRequest, SamplingResponse
+from .events import Completed, DoomLoopSignals, Failed, ImagesStripped, Retrying, SamplingEvent
+from .feeds import RequestId
+from .handles import SamplerHandle
 from .metrics import LatencyMetrics
-from .outcome import failed_event
-from .scheduling import clock_of, request_scheduler
+from .observing import SamplerObserver, observer_from_environment
+from .retry import RetryTokens, SharedLimits
+from .running import Endpoint, RunningRequest, cancelled
+from .scheduling import LoopTimeScheduler, on_own_thread, request_scheduler
 from .wire.transport import Transport
 
 __all__ = ["Sampler", "SamplingResult"]
 
-_log = logging.getLogger("rx_sampler")
-
-Question = str | Sequence[Item] | SamplingRequest
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingResult:
-    """What `Sampler.collect` gives: the answer, its latency, and how many events of each kind led to it."""
+    """What `Sampler.collect` gives: the answer, its latency, and what happened on the way to it.
+
+    `events_summary` counts the events by kind. `doom_loop_triggers` are the labels of all attempts, each once, in the
+    order first reported.
+    """
 
     request_id: str
     response: SamplingResponse
     metrics: LatencyMetrics
     events_summary: Mapping[str, int]
+    retries: tuple[Retrying, ...] = ()
+    images_stripped: tuple[ImagesStripped, ...] = ()
+    doom_loop_triggers: tuple[str, ...] = ()
 
 
 class Sampler:
-    """Asks one server for answers.
+    """Asks one server for answers: one at a time (`stream`, `collect`), or many at once (`submit`).
+
+    Failed attempts are repeated as `config.retry` says. The requests of a sampler share its retry budget, its places
+    (`max_concurrency`) and the waits that the server asks for.
 
     As an async context manager it keeps connections between requests and closes them at its end; whatever still
-    runs then fails with kind `cancelled`. Without it, each request has a connection of its own and leaves nothing.
-    A sampler belongs to no loop: it may be used under several, one after the other.
+    runs then fails with kind `cancelled`, and `events` completes. Without it, each request has a connection of its own
+    and leaves nothing. A sampler belongs to no loop: it may be used under several, one after the other.
 
-    Raises ValueError at construction for a backend that is not known. `transport` replaces the network in tests.
+    `observer` is told of every request: a `telemetry.SamplingLog`, for instance, which `RX_SAMPLER_LOG` in the
+    environment switches on where no observer is given. `transport` replaces the network, `scheduler` the running loop's
+    time and `random` the jitter (values from 0 up to 1), for tests.
+
+    Raises ValueError at construction for a backend that is not known.
     """
 
-    def __init__(self, config: SamplerConfig, *, transport: Transport | None = None) -> None:
-        self.config = config
-        self._backend = get_backend(config.backend)
+    def __init__(
+        self,
+        config: SamplerConfig,
+        *,
+        transport: Transport | None = None,
+        observer: SamplerObserver | None = None,
+        scheduler: abc.SchedulerBase | None = None,
+        random: Callable[[], float] = random_module.random,
+    ) -> None:
         if transport is None:
             # aiohttp is two thirds of the import time, and who replays recordings never needs it.
             from rx_sampler.wire.http import HttpTransport
 
             transport = HttpTransport(trust_env=config.trust_env)
         self._transport = transport
+        self._scheduler = scheduler
+        self._entered = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: dict[RunningRequest, None] = {}
+        self._actor = SamplerActor(self._start, scheduler=scheduler)
+        self._endpoint = Endpoint(
+            config=config,
+            backend=get_backend(config.backend),
+            transport=transport,
+            admission=Admission(config.max_concurrency),
+            limits=SharedLimits(config.retry_budget),
+            observer=observer if observer is not None else observer_from_environment(os.environ),
+            random=random,
+        )
 
     async def __aenter__(self) -> Self:
         self._transport.open()
+        self._actor.bind()
+        self._actor.acquire()
+        self._entered = True
         return self
 
     async def __aexit__(
@@ -72,8 +110,43 @@ class Sampler:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel what runs and close the connections."""
+        """Cancel what runs, each with its terminal event; complete `events`; close the connections."""
+        if self._entered:
+            self._entered = False
+            self._actor.release()
+        self._actor.close()
+        for request in list(self._running):
+            on_own_thread(request.scheduler, partial(request.abort, cancelled("the sampler was closed")))
         await self._transport.aclose()
+
+    @property
+    def config(self) -> SamplerConfig:
+        """What the next request is made with."""
+        return self._endpoint.config
+
+    def update_config(self, config: SamplerConfig) -> None:
+        """Make later requests with `config`; those on their way keep what they began with, retries included.
+
+        Raises ValueError for a backend that is not known, or another `trust_env`: that belongs to the connections.
+        """
+        old = self._endpoint
+        if config.trust_env != old.config.trust_env:
+            raise ValueError("trust_env cannot be changed; make another Sampler")
+        backend = get_backend(config.backend)
+        if config.retry_budget != old.config.retry_budget:
+            old.limits.tokens = RetryTokens(config.retry_budget)
+        self._endpoint = Endpoint(
+            config=config,
+            backend=backend,
+            transport=old.transport,
+            admission=old.admission,
+            limits=old.limits,
+            observer=old.observer,
+            random=old.random,
+        )
+        self._actor.on_home(lambda: old.admission.resize(config.max_concurrency))
+
+    # -- one request
 
     def stream(self, question: Question, *, request_id: str | None = None) -> Observable[SamplingEvent]:
         """The events of one request, from `StreamStarted` to a single `Completed` or `Failed`.
@@ -83,7 +156,8 @@ class Sampler:
         Cold: each subscription sends the request once, with a new id unless one is given. Runs on the running event
         loop; timers and stamps come from the scheduler given at subscribe, by default one over that loop's time.
         Dispose closes the socket at once and nothing more is emitted. `on_error` never comes for a failed request,
-        only for a bug. A subscriber that raises is disposed and its error told to the loop's exception handler.
+        only for a bug. What a subscriber raises is one: it ends the request, and both its `on_error` and the loop's
+        exception handler get it.
         Raises pydantic's ValidationError at call time for a question that is none, RuntimeError at subscribe
         without a running loop.
         """
@@ -92,74 +166,121 @@ class Sampler:
         def subscribe(
             observer: abc.ObserverBase[SamplingEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            scheduler = request_scheduler(scheduler)
-            identity = request_id or str(uuid.uuid4())
-            events = attempt(request, self.config, self._backend, self._transport, request_id=identity)
-            return _deliver(events, observer, scheduler, identity)
+            scheduler = request_scheduler(scheduler or self._scheduler)
+            return self._start(request, request_id or str(uuid.uuid4()), observer, scheduler).start()
 
         return Observable(subscribe)
 
     async def collect(self, question: Question) -> SamplingResult:
-        """The whole answer. Raises `SamplingError` if the request fails; cancelling the awaiting task cancels it."""
-        done: asyncio.Future[Completed | Failed] = asyncio.get_running_loop().create_future()
+        """The whole answer; its events flow on `events` as those of any submitted request.
+
+        Raises `SamplingError` if the request fails. Cancelling the awaiting task cancels the request.
+        """
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Completed | Failed] = loop.create_future()
         kinds: Counter[str] = Counter()
+        retries: list[Retrying] = []
+        stripped: list[ImagesStripped] = []
+        triggers: dict[str, None] = {}
+
+        def settle(event: Completed | Failed) -> None:
+            if not done.done():
+                done.set_result(event)
 
         def on_next(event: SamplingEvent) -> None:
             kinds[event.kind] += 1
-            if isinstance(event, Completed | Failed) and not done.done():
-                done.set_result(event)
+            match event:
+                case Retrying():
+                    retries.append(event)
+                case ImagesStripped():
+                    stripped.append(event)
+                case DoomLoopSignals():
+                    triggers.update(dict.fromkeys(event.triggers))
+                case Completed() | Failed():
+                    loop.call_soon_threadsafe(settle, event)
+                case _:
+                    pass
 
-        def on_error(error: Exception) -> None:
-            if not done.done():
-                done.set_exception(error)
-
-        subscription = self.stream(question).subscribe(on_next, on_error)
+        feed = self._actor.send(SamplingRequest.of(question))
+        subscription = self._actor.events_of(feed.request_id).subscribe(on_next)
         try:
             end = await done
+        except asyncio.CancelledError:
+            self._actor.cancel_feed(feed, cancelled("the task that awaited the answer was cancelled"))
+            raise
         finally:
             subscription.dispose()
         if isinstance(end, Failed):
             raise end.to_error()
         return SamplingResult(
-            request_id=end.request_id, response=end.response, metrics=end.metrics, events_summary=dict(kinds)
+            request_id=end.request_id,
+            response=end.response,
+            metrics=end.metrics,
+            events_summary=dict(kinds),
+            retries=tuple(retries),
+            images_stripped=tuple(stripped),
+            doom_loop_triggers=tuple(triggers),
         )
 
+    # -- many requests
 
-def _deliver(
-    source: Observable[SamplingEvent],
-    observer: abc.ObserverBase[SamplingEvent],
-    scheduler: abc.SchedulerBase,
-    request_id: str,
-) -> abc.DisposableBase:
-    """The rim of a request: failures become `Failed`, and a subscriber's own error ends its subscription only."""
-    subscription = SingleAssignmentDisposable()
-    deliver = observer.on_next
-    gone = False
+    def submit(self, question: Question, request_id: str | None = None) -> RequestId:
+        """Send a request once, whatever the number of its observers; its events arrive on `events` and `events_of`.
 
-    def on_next(event: SamplingEvent) -> None:
-        nonlocal gone
-        try:
-            deliver(event)
-        except (Exception, asyncio.CancelledError) as error:
-            gone = True
-            subscription.dispose()
-            _report(error)
+        Returns its id at once: the given one, or a new UUID. An active request of the same id is cancelled first. From
+        any thread. Raises pydantic's ValidationError for a question that is none, RuntimeError where no event loop is
+        known yet and none runs here.
+        """
+        return self._actor.submit(SamplingRequest.of(question), request_id)
 
-    def on_error(error: Exception) -> None:
-        if not isinstance(error, SamplingError):
-            observer.on_error(error)
-            return
-        on_next(failed_event(error, request_id, clock_of(scheduler)()))
-        if not gone:
-            observer.on_completed()
+    @property
+    def events(self) -> Observable[SamplingEvent]:
+        """All events of all submitted requests: see `SamplerActor.events`."""
+        return self._actor.events
 
-    subscription.disposable = source.subscribe(on_next, on_error, observer.on_completed, scheduler=scheduler)
-    return subscription
+    def events_of(self, request_id: str) -> Observable[SamplingEvent]:
+        """The events of one submitted request, from its start: see `SamplerActor.events_of`."""
+        return self._actor.events_of(request_id)
 
+    def cancel(self, request_id: str) -> None:
+        """End a submitted request in `Failed(cancelled)`: see `SamplerActor.cancel`."""
+        self._actor.cancel(request_id)
 
-def _report(error: BaseException) -> None:
-    context: dict[str, Any] = {"message": "a subscriber of a sampling stream raised", "exception": error}
-    try:
-        asyncio.get_running_loop().call_exception_handler(context)
-    except RuntimeError:  # virtual time: no loop is running
-        _log.error("%s", context["message"], exc_info=error)
+    def is_active(self, request_id: str) -> bool:
+        """Whether a request was submitted under that id and has not ended."""
+        return self._actor.is_active(request_id)
+
+    def active_count(self) -> int:
+        """How many submitted requests have not ended."""
+        return self._actor.active_count()
+
+    def handle(self) -> SamplerHandle:
+        """A share in the sampler's actor, for another thread or owner. The last share closes the actor.
+
+        `async with` holds one of its own, so that handles may come and go meanwhile.
+        """
+        return SamplerHandle(self._actor)
+
+    def _start(
+        self,
+        request: SamplingRequest,
+        request_id: str,
+        observer: abc.ObserverBase[SamplingEvent],
+        scheduler: abc.SchedulerBase,
+    ) -> RunningRequest:
+        if isinstance(scheduler, LoopTimeScheduler) and scheduler.loop is not self._loop:
+            self._loop = scheduler.loop
+            self._drop_stranded()
+        running = RunningRequest(
+            self._endpoint, request, request_id, observer, scheduler, lambda gone: self._running.pop(gone, None)
+        )
+        self._running[running] = None
+        return running
+
+    def _drop_stranded(self) -> None:
+        """Let go of requests whose loops were closed under them: they hold places that those who come now wait for."""
+        stranded = [one for one in self._running if one.is_stranded]
+        for one in stranded:  # first all of them, or one would make room for the next
+            one.silence()
+        for one in stranded:
+            one.drop()

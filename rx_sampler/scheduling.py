@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from reactivex.abc import SchedulerBase
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-__all__ = ["Clock", "LoopTimeScheduler", "clock_of", "request_scheduler"]
+__all__ = ["Clock", "LoopTimeScheduler", "clock_of", "on_own_thread", "request_scheduler", "running_loop"]
 
 Clock = Callable[[], float]
 """Seconds since the Unix epoch."""
@@ -28,6 +28,10 @@ class LoopTimeScheduler(AsyncIOScheduler):
         super().__init__(loop)
         self._time = loop.time
         self._offset = (time.time() if epoch is None else epoch) - loop.time()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
 
     def seconds(self) -> float:
         """`now` as a float, at a tenth of the cost of a datetime."""
@@ -60,3 +64,25 @@ def request_scheduler(scheduler: SchedulerBase | None) -> SchedulerBase:
         except RuntimeError:
             raise RuntimeError("a request needs a running asyncio event loop in the subscribing thread") from None
     return scheduler
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread, if one does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def on_own_thread(scheduler: SchedulerBase, action: Callable[[], None]) -> None:
+    """Do `action` where the scheduler's own actions run: at once if that is here, else soon, on its loop.
+
+    At once too if that loop is closed: nothing else can happen on it.
+    """
+    if isinstance(scheduler, LoopTimeScheduler) and scheduler.loop is not running_loop():
+        try:
+            scheduler.loop.call_soon_threadsafe(action)
+            return
+        except RuntimeError:  # closed
+            pass
+    action()

@@ -20,6 +20,26 @@ AROUND: Final = frozenset({"bulk", "cli", "dashboard", "local", "simulator", "te
 
 VOCABULARY: Final = ("config", "conversation", "errors", "events", "metrics", "providers")
 
+REQUESTS: Final = (
+    "actor",
+    "admission",
+    "attempt",
+    "bridge",
+    "course",
+    "feeds",
+    "handles",
+    "observing",
+    "operators",
+    "outcome",
+    "outgoing",
+    "replay",
+    "retry",
+    "running",
+    "sampler",
+)
+"""What makes requests out of the stages: neither those nor a wire format know it."""
+
+
 BORROWED: Final = {("responses", "rx_sampler.backends.chat_completions.usage")}
 """What one wire format takes from another's folder, and why: both quote costs in the same words of one vendor."""
 
@@ -92,13 +112,13 @@ def test_the_vocabulary_knows_only_itself(name: str) -> None:
     "name", [name for name in CORE if within(name, "rx_sampler.wire", "rx_sampler.stage", "rx_sampler.scheduling")]
 )
 def test_stages_and_wire_know_no_backend_and_no_request(name: str) -> None:
-    later = ("backends", "attempt", "outcome", "outgoing", "sampler", "retry", "actor", "operators")
+    later = ("backends", *REQUESTS)
     assert [one for one in imports_of(FILES[name]) if within(one, *(f"rx_sampler.{part}" for part in later))] == []
 
 
 @pytest.mark.parametrize("name", [name for name in CORE if within(name, "rx_sampler.backends")])
 def test_backends_know_no_request_and_not_each_other(name: str) -> None:
-    later = ("attempt", "outcome", "outgoing", "sampler", "retry", "actor", "operators")
+    later = REQUESTS
     found = set(imports_of(FILES[name]))
     assert not [one for one in found if within(one, *(f"rx_sampler.{part}" for part in later))]
     parts = name.split(".")
@@ -206,3 +226,14 @@ def test_every_file_is_a_module_one_can_read() -> None:
     # a page or two each; where one grows past that, look again
     long = {name: lines for name, path in CORE.items() if (lines := len(path.read_text().splitlines())) > 450}
     assert not long
+
+
+@pytest.mark.parametrize("name", [name for name in CORE if within(name, "rx_sampler.retry")])
+def test_retry_knows_no_request_but_its_course(name: str) -> None:
+    later = [f"rx_sampler.{part}" for part in REQUESTS if part not in ("course", "retry")]
+    assert [one for one in imports_of(FILES[name]) if within(one, *later, "rx_sampler.backends")] == []
+
+
+def test_nothing_below_the_bridge_knows_it() -> None:
+    below = [name for name in CORE if not within(name, "rx_sampler.bridge")]
+    assert [name for name in below if any(within(one, "rx_sampler.bridge") for one in imports_of(FILES[name]))] == []

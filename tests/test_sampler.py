@@ -26,6 +26,7 @@ from rx_sampler import (
     ChannelToken,
     Completed,
     Failed,
+    RetryPolicy,
     Sampler,
     SamplerConfig,
     SamplingError,
@@ -41,7 +42,8 @@ KEY: Final = "sk-live-7f3d9c2b1a"
 
 
 def config(base_url: str, backend: str = "chat_completions", **fields: Any) -> SamplerConfig:
-    return SamplerConfig.model_validate({"base_url": base_url, "backend": backend, "model": "m", **fields})
+    defaults = {"base_url": base_url, "backend": backend, "model": "m", "retry": RetryPolicy(max_retries=0)}
+    return SamplerConfig.model_validate({**defaults, **fields})
 
 
 class Watcher:
@@ -575,7 +577,7 @@ async def test_a_subscriber_that_raises_is_disposed_and_reported_and_harms_nobod
         assert [context["exception"] for context in told] == [error]
         assert faulty.kinds.count(kind) == 1
         assert faulty.kinds[-1] == kind  # disposed: nothing more
-        assert (faulty.completions, faulty.errors) == (0, [])
+        assert (faulty.completions, faulty.errors) == (0, [error])
         assert (await sampler.collect("again")).response.text == "ab"  # the sampler itself is well
 
 
@@ -592,7 +594,7 @@ async def test_a_subscriber_that_raises_on_a_failure_is_done_too() -> None:
             await watcher.has("failed")
             await nothing_left()
         assert [context["exception"] for context in told] == [error]
-        assert (watcher.kinds, watcher.completions, watcher.errors) == (["failed"], 0, [])
+        assert (watcher.kinds, watcher.completions, watcher.errors) == (["failed"], 0, [error])
 
 
 async def test_a_subscriber_may_dispose_on_a_failure() -> None:
@@ -679,7 +681,7 @@ def test_one_sampler_serves_two_loops_and_a_running_one(recwarn: pytest.Warnings
             if not samplers:
                 samplers.append(Sampler(config(server.base_url)))
             sampler = samplers[0]
-            sampler.config = config(server.base_url)  # only the port differs between the runs
+            sampler.update_config(config(server.base_url))  # only the port differs between the runs
             texts = [(await sampler.collect("hi")).response.text]
             async with sampler:
                 texts.append((await sampler.collect("hi")).response.text)
@@ -712,12 +714,18 @@ def test_a_stream_that_is_open_when_its_loop_ends_is_cancelled(recwarn: pytest.W
 async def test_a_sampler_may_be_asked_from_another_loop_while_it_is_open_in_this_one() -> None:
     async with asking(answering(answer("chat_completions", "a"))) as (server, sampler):
 
-        async def elsewhere() -> str:
+        async def streamed() -> str:
+            end = await sampler.stream("hi")
+            assert isinstance(end, Completed)
+            return end.response.text
+
+        async def collected() -> str:
             return (await sampler.collect("hi")).response.text
 
-        here, there = await asyncio.gather(elsewhere(), asyncio.to_thread(asyncio.run, elsewhere()))
+        here, there = await asyncio.gather(streamed(), asyncio.to_thread(asyncio.run, streamed()))
         assert (here, there) == ("a", "a")
         assert server.connections_made == 2  # the pool belongs to this loop
+        assert await asyncio.to_thread(asyncio.run, collected()) == "a"  # which does the work of whoever collects
 
 
 async def test_dispose_after_the_loop_has_gone_is_nothing() -> None:

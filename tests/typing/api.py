@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, assert_never, assert_type
 
 import reactivex as rx
-from reactivex import Observable, operators
+from reactivex import Observable
+from reactivex import operators as ops
 
 from rx_sampler import (
     PRESETS,
+    Action,
     AnnotationAdded,
     AssistantItem,
     Backend,
@@ -20,6 +22,7 @@ from rx_sampler import (
     BackendToolCallStarted,
     ChannelToken,
     Completed,
+    Decision,
     DoomLoopPolicy,
     DoomLoopSignals,
     EmptyResponseContext,
@@ -31,6 +34,7 @@ from rx_sampler import (
     ImagesStripped,
     Item,
     LatencyMetrics,
+    LoopDetection,
     LoopTimeScheduler,
     Machine,
     ModelMetadata,
@@ -40,12 +44,20 @@ from rx_sampler import (
     ReasoningCompleted,
     ReasoningItem,
     RefusalItem,
+    RequestFacts,
+    RequestId,
+    RequestWatch,
     ResponseItem,
     ResponseStarted,
+    RetryBudget,
     Retrying,
     RetryPolicy,
+    RetryState,
     Sampler,
+    SamplerActor,
     SamplerConfig,
+    SamplerHandle,
+    SamplerObserver,
     SamplingError,
     SamplingErrorInfo,
     SamplingErrorKind,
@@ -53,6 +65,7 @@ from rx_sampler import (
     SamplingRequest,
     SamplingResponse,
     SamplingResult,
+    SharedLimits,
     SseFrame,
     StreamStarted,
     SystemItem,
@@ -64,11 +77,14 @@ from rx_sampler import (
     ToolSpec,
     Usage,
     UserItem,
+    classify,
     event_from_json,
     event_json_schema,
     event_to_json,
     failures_as_events,
     get_backend,
+    operators,
+    retrying,
     sampling_events,
     sse_frames,
     through,
@@ -107,7 +123,7 @@ def words(event: SamplingEvent) -> str:
 
 
 def text_only(events: Observable[SamplingEvent]) -> Observable[str]:
-    texts = events.pipe(operators.filter(is_text), operators.map(words))
+    texts = events.pipe(ops.filter(is_text), ops.map(words))
     assert_type(texts, Observable[str])
     return texts
 
@@ -321,6 +337,59 @@ async def clock() -> float:
     return scheduler.seconds()
 
 
+class Looker:
+    """Counts what it is told of."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+    def request_made(self, facts: RequestFacts) -> RequestWatch:
+        assert_type(facts.request, SamplingRequest)
+        return self
+
+    def attempt_started(self, number: int, ts: float) -> None:
+        assert number > 0
+        assert ts > 0
+
+    def on_event(self, event: SamplingEvent) -> None:
+        self.events += event.kind != "channel_token"
+
+    def dropped(self, ts: float) -> None:
+        assert ts > 0
+
+
+def repeated(events: Observable[SamplingEvent]) -> Observable[SamplingEvent]:
+    limits = SharedLimits(RetryBudget(capacity=10))
+    joined = events.pipe(
+        operators.detect_loop(LoopDetection(min_repeats=8)),
+        retrying(RetryPolicy(max_retries=1), doom_loop=DoomLoopPolicy(), limits=limits),
+        failures_as_events(),
+    )
+    assert_type(joined, Observable[SamplingEvent])
+    return joined
+
+
+def decision(error: SamplingError) -> Decision:
+    found = classify(error, RetryState(), RetryPolicy(), DoomLoopPolicy())
+    assert_type(found.action, Action)
+    return found
+
+
+async def many() -> int:
+    observer: SamplerObserver = Looker()
+    async with Sampler(config(), observer=observer) as sampler:
+        with sampler.handle() as handle:
+            assert_type(handle, SamplerHandle)
+            request_id = handle.submit("hi")
+            assert_type(request_id, RequestId)
+        assert_type(sampler.events, Observable[SamplingEvent])
+        assert_type(sampler.events_of(request_id), Observable[SamplingEvent])
+        assert sampler.is_active(request_id)
+        sampler.update_config(config())
+        sampler.cancel(request_id)
+        return sampler.active_count()
+
+
 def main() -> None:
     seen: list[SamplingEvent] = []
     offline(READS).subscribe(seen.append)
@@ -346,6 +415,12 @@ def main() -> None:
     assert failure().info.empty_response_context is not None
     assert request().items
     assert inspect.iscoroutinefunction(ask)
+    again: list[SamplingEvent] = []
+    repeated(offline(READS)).subscribe(again.append)
+    assert isinstance(again[-1], Completed)
+    assert decision(failure()).rule
+    assert asyncio.run(many()) == 0
+    assert SamplerActor.__doc__
     assert asyncio.run(clock()) > 0
     print("every public name was used")
 
