@@ -124,6 +124,7 @@ def ask_command(
         typer.Option(metavar="EFFORT", callback=_known_effort, help="none, minimal, low, medium, high, xhigh or max."),
     ] = None,
     timeout: Annotated[float | None, typer.Option(metavar="SECONDS", help="Give up when it takes longer.")] = None,
+    retries: Annotated[int, typer.Option(min=0, metavar="N", help="Ask up to N more times where that may help.")] = 0,
     events: Annotated[bool, typer.Option("--events", help="Print each event as one line of JSON instead.")] = False,
 ) -> None:
     """Ask a model and watch its answer stream.
@@ -146,7 +147,7 @@ def ask_command(
     options = ServerOptions(provider=provider, base_url=base_url, backend=backend, model=model, api_key_env=api_key_env)
     forced = Kind.LOCAL if local else Kind.SIMULATOR if simulate else None
     try:
-        target = Target.choose(options, os.environ, forced, deadline_s=timeout)
+        target = Target.choose(options, os.environ, forced, retries=retries, deadline_s=timeout)
         question = read_prompt(prompt, sys.stdin, output.note)
         if not question:
             raise typer.BadParameter("nothing to ask: give a prompt, or pipe one in", param_hint="PROMPT")
@@ -197,3 +198,28 @@ def simulate_command(
         ),
         ends_by_signal=True,
     )
+
+
+@_app.command(name="log")
+def log_command(
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="The log; by default the one that RX_SAMPLER_LOG names.", show_default=False),
+    ] = None,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is written, until Ctrl-C.")] = False,
+    request: Annotated[
+        str | None, typer.Option("--request", metavar="ID", help="Only this request; the start of its id will do.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the records as they are.")] = False,
+) -> None:
+    """Show a sampling log: what became of each request, one line per record."""
+    from .log import LogLines, chosen_path, show_log
+    from .output import Output
+
+    try:
+        chosen = chosen_path(path, os.environ)
+    except UnusableError as problem:
+        _fail(problem)
+    lines = LogLines(request=request, as_json=as_json)
+    _exit_with(lambda: show_log(chosen, lines, Output(), follow=follow), ends_by_signal=follow)

@@ -34,12 +34,21 @@ class Target:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
-    def choose(cls, options: ServerOptions, environ: Mapping[str, str], forced: Kind | None, **settings: Any) -> Self:
+    def choose(
+        cls,
+        options: ServerOptions,
+        environ: Mapping[str, str],
+        forced: Kind | None,
+        *,
+        retries: int = 0,
+        **settings: Any,
+    ) -> Self:
         """The target of a command line; `forced` is one of our own servers. Raises `UnusableError`."""
         from rx_sampler.config import RetryPolicy
 
-        # What is printed cannot be taken back, and whoever waits at a terminal wants to see a failure at once.
-        settings["retry"] = RetryPolicy(max_retries=0)
+        # None unless asked for: what is printed cannot be taken back, and whoever waits at a terminal wants to see a
+        # failure at once.
+        settings["retry"] = RetryPolicy(max_retries=retries)
         config = None if forced else resolve(options, environ, **settings)
         if config is not None:
             return cls(config=config, key_variable=key_variable(options, environ))

@@ -82,7 +82,7 @@ def test_what_cannot_be_done_is_one_line(run: Run, arguments: list[str], says: s
 def test_help_lists_the_commands_and_providers(run: Run) -> None:
     ended = run("--help")
     assert ended.code == 0
-    for command in ("ask", "local", "simulate"):
+    for command in ("ask", "local", "log", "simulate"):
         assert command in ended.out
     assert "openrouter" in run("ask", "-h").out
 

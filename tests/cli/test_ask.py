@@ -11,7 +11,7 @@ from rx_sampler.cli.options import ServerOptions, UnusableError
 from rx_sampler.cli.output import Output
 from rx_sampler.cli.render import Piece, TextRenderer
 from rx_sampler.cli.servers import Kind
-from rx_sampler.config import SamplerConfig
+from rx_sampler.config import RetryPolicy, SamplerConfig
 from rx_sampler.conversation import SamplingRequest
 from rx_sampler.events import SamplingEvent
 
@@ -47,7 +47,7 @@ async def test_a_whole_answer_is_0() -> None:
 async def test_a_failed_one_is_1() -> None:
     both, out, err = output()
     async with scripted(Reply([b"{}"], status="503 Service Unavailable", content_type="application/json")) as server:
-        config = SamplerConfig(base_url=server.base_url, model="m")
+        config = SamplerConfig(base_url=server.base_url, model="m", retry=RetryPolicy(max_retries=0))
         assert await ask(config, QUESTION, TextRenderer(interleaved=False), both) == 1
     assert out.getvalue() == ""
     assert err.getvalue().startswith("error: ")
@@ -86,6 +86,9 @@ def test_the_target_is_what_was_named() -> None:
     assert target.config is not None
     assert (target.config.base_url, target.config.deadline_s) == ("http://h/v1", 2.0)
     assert target.config.retry.max_retries == 0
+    patient = Target.choose(ServerOptions(base_url="http://h/v1", model="m"), {}, None, retries=3)
+    assert patient.config is not None
+    assert patient.config.retry.max_retries == 3
 
 
 def test_a_forced_server_of_ours_wins_over_the_environment() -> None:
