@@ -4,15 +4,16 @@
         config = SamplerConfig(backend="messages", base_url=simulator.base_url, model="any")
 
 The same seed and request give the same bytes. Faults, tool calls and words can be scripted with `Turn`, from Python
-or as JSON. `SimulatorThread` is the same for callers without an event loop, and the pytest fixture `simulator` is one.
+or as JSON, attempt by attempt for requests that are retried; `Chaos` draws faults by chance. `SimulatorThread` is the
+same for callers without an event loop, and the pytest fixture `simulator` is one.
 """
 
 from __future__ import annotations
 
+from .chaos import Chaos
+from .faults import Fault, FaultKind
 from .received import ReceivedRequest
 from .script import (
-    Fault,
-    FaultKind,
     ScriptError,
     StopReason,
     Timing,
@@ -27,6 +28,7 @@ from .server import Simulator
 from .thread import SimulatorThread
 
 __all__ = [
+    "Chaos",
     "Fault",
     "FaultKind",
     "ReceivedRequest",

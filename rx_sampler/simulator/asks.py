@@ -24,6 +24,7 @@ __all__ = [
     "refuse_missing",
     "required_list",
     "required_text",
+    "status_of_code",
     "structured_output_schema",
     "text_list",
     "text_of",
@@ -45,7 +46,7 @@ class Problem:
     status: int
     message: str
     type: str | None = None
-    code: str | None = None
+    code: str | int | None = None
     param: str | None = None
 
 
@@ -81,6 +82,11 @@ class Ask:
     wants_reasoning: bool = False
     shows_reasoning: bool = False
     json_schema: JsonObject | None = field(default=None, repr=False)
+
+
+def status_of_code(code: str | int | None) -> int | None:
+    """The HTTP status of a failure whose code is one."""
+    return code if isinstance(code, int) and 400 <= code <= 599 else None
 
 
 def refuse_missing(name: str, wanted: str) -> RefusedError:

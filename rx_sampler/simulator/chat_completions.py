@@ -25,9 +25,9 @@ from .asks import (
     structured_output_schema,
     text_list,
 )
+from .faults import Fault
 from .frames import Comment, Frame, Padding
 from .json_tools import JsonObject, as_object, as_text, objects_in
-from .script import Fault
 
 __all__ = ["ChatCompletions"]
 

@@ -21,12 +21,13 @@ from .asks import (
     refuse_missing,
     required_list,
     required_text,
+    status_of_code,
     structured_output_schema,
     text_list,
 )
+from .faults import Fault
 from .frames import Comment, Frame
 from .json_tools import JsonObject, as_object, as_text, objects_in, read_object
-from .script import Fault
 
 __all__ = ["Messages"]
 
@@ -159,9 +160,11 @@ class Messages:
         yield Frame(data=error, event="error")
 
     def problem_of(self, fault: Fault) -> Problem:
-        kind = fault.type or "overloaded_error"
+        said = status_of_code(fault.code)
+        kind = fault.type or _TYPE_OF_STATUS.get(said or 529, "api_error")
         message = fault.message or "Overloaded (simulated)"
-        return Problem(status=_STATUS_OF_TYPE.get(kind, 500), message=message, type=kind, code=fault.code)
+        status = said or _STATUS_OF_TYPE.get(kind, 500)
+        return Problem(status=status, message=message, type=kind, code=fault.code)
 
     def keepalive(self) -> Frame | Comment:
         return _event("ping")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .answers import Answer
-from .asks import Problem
+from .asks import Problem, status_of_code
+from .faults import Fault
 from .json_tools import JsonObject
-from .script import Fault
 
 __all__ = ["answer_headers", "error_body", "error_headers", "error_of", "problem_of"]
 
@@ -24,7 +24,7 @@ _TYPE_AND_CODE: dict[int, tuple[str, str | None]] = {
 _SERVER_ERROR = ("server_error", "server_error")
 _INVALID = ("invalid_request_error", None)
 
-_STATUS_OF_CODE = {
+_STATUS_OF_CODE: dict[str | int | None, int] = {
     "rate_limit_exceeded": 429,
     "insufficient_quota": 429,
     "invalid_api_key": 401,
@@ -54,7 +54,8 @@ def error_body(problem: Problem) -> JsonObject:
 
 def problem_of(fault: Fault) -> Problem:
     """The failure that a fault describes, with the status its code or type stands for."""
-    status = next((_STATUS_OF_CODE[word] for word in (fault.code, fault.type) if word in _STATUS_OF_CODE), 500)
+    named = (_STATUS_OF_CODE[word] for word in (fault.code, fault.type) if word in _STATUS_OF_CODE)
+    status = status_of_code(fault.code) or next(named, 500)
     message = fault.message or "The simulated server failed while it processed the request."
     return Problem(status=status, message=message, type=fault.type, code=fault.code)
 

@@ -11,7 +11,9 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
+from .faults import Fault
 from .json_tools import JsonObject
+from .turn_queue import Attempt
 
 __all__ = ["ReceivedRequest", "RequestLog", "lower_names"]
 
@@ -20,7 +22,11 @@ _REQUESTS_KEPT: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedRequest:
-    """One request as it came: header names in lower case, `body` None where it is no JSON object.
+    """One request as it came: header names in lower case, `body` None where it is no JSON object or was not read.
+
+    `turn` is the index, in the order of queueing since the start, of the scripted turn that the request took (None:
+    its own, or none), `attempt` the number of this attempt from 1, `key` what tells the attempts of one request from
+    another's (None where no body told it), and `fault` what the attempt met.
 
     The repr shows neither headers, which may hold a key, nor the body.
     """
@@ -30,6 +36,10 @@ class ReceivedRequest:
     query: Mapping[str, str] = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     body: JsonObject | None = field(repr=False)
+    turn: int | None = None
+    attempt: int = 1
+    key: str | None = field(default=None, repr=False)
+    fault: Fault | None = None
 
 
 class RequestLog:
@@ -45,14 +55,18 @@ class RequestLog:
         """Oldest first."""
         return list(self._kept)
 
-    async def add(self, request: web.Request, body: JsonObject | None) -> None:
-        """Keep a request whose body was read."""
+    async def add(self, request: web.Request, body: JsonObject | None, attempt: Attempt | None) -> None:
+        """Keep a request; `attempt` is None where it took no turn."""
         received = ReceivedRequest(
             method=request.method,
             path=request.path,
             query=dict(parse_qsl(request.query_string, keep_blank_values=True)),
             headers=lower_names(request.headers),
             body=body,
+            turn=attempt.index if attempt else None,
+            attempt=attempt.number if attempt else 1,
+            key=attempt.key if attempt else None,
+            fault=attempt.turn.fault if attempt else None,
         )
         async with self._arrival:
             self._kept.append(received)

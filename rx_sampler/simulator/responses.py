@@ -24,10 +24,10 @@ from .asks import (
     required_text,
     structured_output_schema,
 )
+from .faults import Fault
 from .frames import Comment, Frame, Padding
 from .json_tools import JsonObject, as_list, as_object, as_text, objects_in
 from .response_items import INCOMPLETE_REASONS, event, item_events, items_of
-from .script import Fault
 
 __all__ = ["DOOM_LOOP_EVENT", "Responses", "doom_loop_frame"]
 

@@ -1,4 +1,4 @@
-"""What one request gets: `Turn`, `Fault`, `Timing`; frozen, strict, and the same in Python and in JSON.
+"""What one request gets: `Turn` and its parts; frozen, strict, and the same in Python and in JSON.
 
 A script is a list of turns. `load_script` reads one from JSON and refuses what it does not know, naming turn, field,
 value and what would be right; `dump_script` writes one.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from .faults import Fault
+from .strict import FROM_LIST, HeaderName, HeaderValue, StrictModel
 
 __all__ = [
-    "Fault",
-    "FaultKind",
     "ScriptError",
     "StopReason",
     "Timing",
@@ -26,44 +27,16 @@ __all__ = [
 ]
 
 StopReason = Literal["stop", "length", "tool_calls", "content_filter"]
-FaultKind = Literal[
-    "status",
-    "stall",
-    "silent",
-    "cut",
-    "early_end",
-    "reset",
-    "error",
-    "truncated_json",
-    "doom_loop",
-    "keepalive",
-]
 
 _SHOWN_VALUE_CHARS = 60
 """How much of a refused value an error message shows."""
-
-
-def _tuple_of_list(value: object) -> object:
-    """A list where the strict model wants a tuple: what people write, and what JSON has, stays welcome."""
-    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - pydantic checks the elements
-
-
-HeaderName = Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
-"""A token: RFC 9110, section 5.6.2."""
-
-HeaderValue = Annotated[str, Field(pattern=r"^[^\x00-\x08\x0a-\x1f\x7f]*$")]
-"""Anything but control characters, of which line ends would start another header."""
 
 
 class ScriptError(ValueError):
     """A script or turn that is not one; the message names the field, its value and what would be right."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-class Timing(_Model):
+class Timing(StrictModel):
     """How the server paces an answer. Headers and opening frames go out at once.
 
     `time_to_first_token_s` passes before the first delta, then `tokens_per_second` rules (None: as fast as it goes).
@@ -80,15 +53,15 @@ class Timing(_Model):
         return cls(time_to_first_token_s=0.0, tokens_per_second=None, jitter=0.0)
 
 
-class ToolCall(_Model):
+class ToolCall(StrictModel):
     """A call of a client tool: its arguments as an object; `id` in the provider's style when absent."""
 
     name: Annotated[str, Field(min_length=1)]
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field(default_factory=dict)
     id: str | None = None
 
 
-class Usage(_Model):
+class Usage(StrictModel):
     """Token counts to report instead of the true ones; what is absent is counted.
 
     `input_tokens` includes cache reads and writes and `output_tokens` includes reasoning, in every wire format; the
@@ -109,66 +82,7 @@ class Usage(_Model):
         return self
 
 
-_FAULT_FIELDS: dict[FaultKind, frozenset[str]] = {
-    "status": frozenset({"status", "headers", "body", "type", "code", "message"}),
-    "silent": frozenset(),
-    "stall": frozenset({"after_deltas"}),
-    "cut": frozenset({"after_deltas"}),
-    "early_end": frozenset({"after_deltas"}),
-    "reset": frozenset({"after_deltas"}),
-    "error": frozenset({"after_deltas", "type", "code", "message"}),
-    "truncated_json": frozenset({"after_deltas"}),
-    "doom_loop": frozenset({"after_deltas", "triggers"}),
-    "keepalive": frozenset({"after_deltas", "count", "interval_s"}),
-}
-"""Which fields mean something for which kind; a script that sets another one is refused rather than half obeyed."""
-
-
-class Fault(_Model):
-    """What goes wrong with an answer, and where.
-
-    `after_deltas` counts frames with content (text, reasoning, refusal, arguments): the fault strikes right after the
-    n-th, or before the closing frames of a shorter answer; at 0 it strikes directly after the headers.
-
-    * `status`: this HTTP status instead of an answer, with these `headers` and this `body` (text as it stands, an
-      object as JSON; absent: the provider's own error shape, with `type`, `code` and `message` where given).
-    * `silent`: no headers, ever; the socket stays open.
-    * `stall`: nothing more is sent; the socket stays open.
-    * `cut`: the connection is dropped in the middle of a chunk; the chunked body is unfinished.
-    * `early_end`: the body ends cleanly, without finish reason or terminal event.
-    * `reset`: the connection is reset (RST); at 0 before any header.
-    * `error`: the provider's in-stream error event; a request without streaming gets it as an HTTP error.
-    * `truncated_json`: the next frame holds half its JSON; the stream then goes on.
-    * `doom_loop`: xAI's check frames with cumulative `triggers`, one more before each frame that follows, and all of
-      them in the terminal event (only there, if the answer ends before `after_deltas`); on streamed responses of a
-      client that sent `x-grok-doom-loop-check`, nothing elsewhere.
-    * `keepalive`: comments or pings, `count` of them (None: for ever) every `interval_s`, then the answer goes on.
-
-    Without streaming, `stall`, `cut`, `early_end`, `reset` and `truncated_json` strike in the middle of the body.
-    """
-
-    kind: FaultKind
-    after_deltas: Annotated[int, Field(ge=0)] = 0
-    status: Annotated[int, Field(ge=200, le=599)] = 500
-    headers: dict[HeaderName, HeaderValue] = {}
-    body: str | dict[str, Any] | None = None
-    type: str | None = None
-    code: str | None = None
-    message: str | None = None
-    triggers: Annotated[tuple[str, ...], BeforeValidator(_tuple_of_list)] = ("tail_repetition:8@thinking",)
-    count: Annotated[int, Field(ge=0)] | None = None
-    interval_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-
-    @model_validator(mode="after")
-    def _fields_fit_the_kind(self) -> Fault:
-        known = _FAULT_FIELDS[self.kind]
-        for name in sorted(self.model_fields_set - known - {"kind"}):
-            fitting = ", ".join(sorted(known)) or "no other field"
-            raise ValueError(f"{name} means nothing for kind={self.kind!r}, which takes {fitting}")
-        return self
-
-
-class Turn(_Model):
+class Turn(StrictModel):
     """What one request gets. What is absent is generated from the seed and the request.
 
     Without `tool_calls`, a tool is called only if the request forces one; with `tool_calls` or `refusal`, an absent
@@ -176,19 +90,48 @@ class Turn(_Model):
     (maximum of tokens, stop sequences) apply to scripted text too. `annotations` are sent as they stand, so give them
     in the shape of the wire format that will be asked. `delta_chars` is the size of a delta; absent: one token each.
     `headers` are added to the response's; `timing` replaces the server's for this request.
+
+    `fault` is for the one request that takes the turn; if that is sent again, it takes the next turn. `faults` is for
+    a request and its retries: the n-th attempt meets the n-th entry (None: no fault), and every attempt after the last
+    entry is answered well. The turn stays with its request until an attempt was answered whole with no entry left, so
+    an attempt whose connection fails after the last entry finds the same answer again.
+
+    An attempt is known by its *key*: the name in the header `x-simulator-request` if it has one, else its endpoint
+    and body. Two bodies have the same key if they are equal apart from images: image parts, lines of text that are
+    nothing but a note about an image in square brackets (`[image removed: ...]`, in any case), `cache_control` and
+    the difference between a text, a list of that text, and one text per line do not count. So requests in flight at
+    the same time need different questions, or names.
     """
 
     text: str | None = None
     reasoning: str | None = None
-    tool_calls: Annotated[tuple[ToolCall, ...], BeforeValidator(_tuple_of_list)] | None = None
+    tool_calls: Annotated[tuple[ToolCall, ...], FROM_LIST] | None = None
     refusal: str | None = None
-    annotations: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_tuple_of_list)] = ()
+    annotations: Annotated[tuple[dict[str, Any], ...], FROM_LIST] = ()
     stop_reason: StopReason | None = None
     usage: Usage | None = None
     fault: Fault | None = None
+    faults: Annotated[tuple[Fault | None, ...], FROM_LIST] | None = None
     delta_chars: Annotated[int, Field(ge=1)] | None = None
-    headers: dict[HeaderName, HeaderValue] = {}
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
     timing: Timing | None = None
+
+    @model_validator(mode="after")
+    def _one_kind_of_fault(self) -> Turn:
+        if self.fault is not None and self.faults is not None:
+            raise ValueError(
+                "fault and faults exclude each other: faults has one entry per attempt, the first included"
+            )
+        return self
+
+    def meeting(self, fault: Fault | None) -> Turn:
+        """The turn of one attempt, which meets this fault."""
+        return self.model_copy(update={"fault": fault, "faults": None})
+
+    @property
+    def has_upload_fault(self) -> bool:
+        """Whether some attempt is reset before its body is whole."""
+        return any(fault is not None and fault.kind == "upload_reset" for fault in (self.fault, *(self.faults or ())))
 
 
 _SCRIPT: TypeAdapter[tuple[Turn, ...]] = TypeAdapter(tuple[Turn, ...])

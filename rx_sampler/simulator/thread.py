@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
+from .chaos import Chaos
 from .received import ReceivedRequest
 from .script import Timing, Turn
 from .server import DEFAULT_NOW, Simulator
@@ -29,10 +30,13 @@ class SimulatorThread:
         timing: Timing | None = None,
         port: int = 0,
         script: Iterable[Turn] = (),
+        chaos: Chaos | None = None,
         models: Iterable[str] = ("simulated-model",),
         now: int = DEFAULT_NOW,
     ) -> None:
-        self._simulator = Simulator(seed=seed, timing=timing, port=port, script=script, models=models, now=now)
+        self._simulator = Simulator(
+            seed=seed, timing=timing, port=port, script=script, chaos=chaos, models=models, now=now
+        )
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None

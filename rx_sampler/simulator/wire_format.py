@@ -7,9 +7,9 @@ from typing import Protocol
 
 from .answers import Answer
 from .asks import Ask, Problem
+from .faults import Fault
 from .frames import Comment, Frame
 from .json_tools import JsonObject
-from .script import Fault
 
 __all__ = ["WireFormat"]
 

@@ -12,11 +12,11 @@ from rx_sampler.simulator import Fault, ToolCall, Turn
 from rx_sampler.simulator.answers import Derivation, fill
 from rx_sampler.simulator.asks import Problem, RefusedError
 from rx_sampler.simulator.chat_completions import ChatCompletions
-from rx_sampler.simulator.faults import Send, stream_steps
 from rx_sampler.simulator.frames import encode
 from rx_sampler.simulator.json_tools import dumps
 from rx_sampler.simulator.messages import Messages
 from rx_sampler.simulator.responses import Responses
+from rx_sampler.simulator.steps import Send, stream_steps
 from rx_sampler.simulator.wire_format import WireFormat
 
 from .raw_http import BODIES

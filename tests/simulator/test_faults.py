@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -179,6 +181,154 @@ def test_reset_in_the_middle(simulator: SimulatorThread, path: str, stream: bool
 
 
 @PATHS
+@STREAMS
+def test_close(simulator: SimulatorThread, path: str, stream: bool) -> None:
+    answer = faulty(simulator, path, Fault(kind="close"), stream=stream)
+    assert (answer.ending, answer.raw) == ("closed", b"")
+
+
+@PATHS
+def test_close_when_a_kept_connection_is_used_again(simulator: SimulatorThread, path: str) -> None:
+    simulator.script_next(Turn(text=TEXT), Turn(fault=Fault(kind="close")))
+    raw = json.dumps(body_of(path, stream=True)).encode()
+    request = f"POST {path} HTTP/1.1\r\nhost: simulator\r\ncontent-length: {len(raw)}\r\n\r\n".encode() + raw
+    with posting(simulator.origin, path, raw, {"connection": "keep-alive"}) as connection:
+        received = b""
+        while not received.endswith(b"0\r\n\r\n"):
+            received += connection.recv(65536)
+        assert Answer(received, "closed").is_whole
+        connection.sendall(request)
+        assert connection.recv(65536) == b""
+
+
+@contextmanager
+def uploading(simulator: SimulatorThread, path: str, length: int, sent: int) -> Generator[socket.socket, None, None]:
+    """A connection on which that many bytes of a longer body were sent."""
+    head = f"POST {path} HTTP/1.1\r\nhost: simulator\r\ncontent-length: {length}\r\n\r\n".encode()
+    address = urlsplit(simulator.origin)
+    with socket.create_connection((address.hostname or "", address.port or 0), timeout=60) as connection:
+        connection.sendall(head + b" " * sent)
+        yield connection
+
+
+@PATHS
+def test_upload_reset(simulator: SimulatorThread, path: str) -> None:
+    simulator.script_next(Turn(fault=Fault(kind="upload_reset", after_bytes=2000)))
+    with uploading(simulator, path, 1_000_000, 1999) as connection:
+        simulator.wait_received(1)
+        receive_nothing(simulator, connection)
+        connection.setblocking(True)
+        connection.sendall(b" ")
+        with pytest.raises(ConnectionResetError):
+            connection.recv(65536)
+    simulator.wait_idle()
+    assert simulator.requests[0].body is None
+
+
+@PATHS
+def test_upload_reset_fails_the_sending_of_a_large_body(simulator: SimulatorThread, path: str) -> None:
+    simulator.script_next(Turn(fault=Fault(kind="upload_reset")))
+    more_than_any_buffer = bytes(1 << 28)
+    with uploading(simulator, path, 1 << 28, 0) as connection, pytest.raises(ConnectionError):
+        connection.sendall(more_than_any_buffer)
+
+
+@PATHS
+def test_upload_reset_comes_before_the_last_byte(simulator: SimulatorThread, path: str) -> None:
+    simulator.script_next(Turn(fault=Fault(kind="upload_reset", after_bytes=2000)))
+    with uploading(simulator, path, 1000, 999) as connection, pytest.raises(ConnectionResetError):
+        connection.recv(65536)
+
+
+@PATHS
+@STREAMS
+def test_slow_headers(simulator: SimulatorThread, path: str, stream: bool) -> None:
+    simulator.script_next(Turn(text=TEXT, fault=Fault(kind="slow_headers", delay_s=3600.0)))
+    with posting(simulator.origin, path, body_of(path, stream=stream)) as connection:
+        simulator.wait_received(1)
+        receive_nothing(simulator, connection)
+    simulator.wait_idle()
+    late = faulty(simulator, path, Fault(kind="slow_headers", delay_s=0.001), stream=stream)
+    assert late == sound(simulator, path, stream=stream)
+
+
+def bytes_sent(answer: Answer) -> bytes:
+    """The body as far as it came, half a chunk included."""
+    rest, body = answer.raw.partition(b"\r\n\r\n")[2], b""
+    if "transfer-encoding" not in answer.headers:
+        return rest
+    while rest:
+        size_line, _, rest = rest.partition(b"\r\n")
+        size = int(size_line, 16)
+        body, rest = body + rest[:size], rest[size + 2 :]
+    return body
+
+
+SHARES = pytest.mark.parametrize("share", [0.0, 0.3, 0.77, 1.0])
+
+
+@PATHS
+@STREAMS
+@SHARES
+@pytest.mark.parametrize("kind", ["cut", "early_end"])
+def test_a_fault_at_a_byte(
+    simulator: SimulatorThread, path: str, stream: bool, share: float, kind: Literal["cut", "early_end"]
+) -> None:
+    whole = sound(simulator, path, stream=stream).body
+    place = int(len(whole) * share)
+    by_share = faulty(simulator, path, Fault(kind=kind, after_share=share), stream=stream)
+    by_bytes = faulty(simulator, path, Fault(kind=kind, after_bytes=place), stream=stream)
+    assert by_share == by_bytes
+    assert (by_bytes.ending, by_bytes.is_whole) == ("closed", kind == "early_end")
+    # Without streaming the last byte is always missing: a body of the promised length would be whole.
+    assert bytes_sent(by_bytes) == whole[: place if stream else min(place, len(whole) - 1)]
+
+
+@PATHS
+@STREAMS
+@SHARES
+def test_reset_at_a_byte(simulator: SimulatorThread, path: str, stream: bool, share: float) -> None:
+    whole = sound(simulator, path, stream=stream).body
+    answer = faulty(simulator, path, Fault(kind="reset", after_share=share), stream=stream)
+    assert answer.ending == "reset"
+    if answer.raw:  # a reset may overtake what went before it
+        sent = bytes_sent(answer)
+        assert whole.startswith(sent)
+        assert len(sent) <= len(whole) * share
+
+
+@PATHS
+@STREAMS
+def test_stall_at_a_byte(simulator: SimulatorThread, path: str, stream: bool) -> None:
+    whole = sound(simulator, path, stream=stream).body
+    simulator.script_next(Turn(text=TEXT, fault=Fault(kind="stall", after_bytes=77)))
+    with posting(simulator.origin, path, body_of(path, stream=stream)) as connection:
+        received = b""
+        while not received.partition(b"\r\n\r\n")[2] or len(bytes_sent(Answer(received, "closed"))) < 77:
+            received += connection.recv(65536)
+        receive_nothing(simulator, connection)
+        assert bytes_sent(Answer(received, "closed")) == whole[:77]
+    simulator.wait_idle()
+
+
+@PATHS
+@pytest.mark.parametrize("kind", ["error", "truncated_json", "keepalive"])
+def test_a_fault_between_frames_at_a_byte(
+    simulator: SimulatorThread, path: str, kind: Literal["error", "truncated_json", "keepalive"]
+) -> None:
+    events = sound(simulator, path).events
+    sizes = [len(f"event: {name}\n" if name else "") + len(f"data: {data}\n\n".encode()) for name, data in events]
+    counted = {"count": 1, "interval_s": 0.001} if kind == "keepalive" else {}
+    for before, byte in ((0, 0), (3, sum(sizes[:3])), (3, sum(sizes[:4]) - 1), (len(events) - 1, 10**9)):
+        fault = Fault.model_validate({"kind": kind, "after_bytes": byte, **counted})
+        answer = faulty(simulator, path, fault)
+        lines = answer.body.split(b"\n\n")
+        plain = sound(simulator, path).body.split(b"\n\n")
+        assert lines[:before] == plain[:before]
+        assert lines[before] != plain[before]
+
+
+@PATHS
 @pytest.mark.parametrize("after", [0, AFTER])
 def test_error(simulator: SimulatorThread, path: str, after: int) -> None:
     before = through_delta(sound(simulator, path).events, after)
@@ -199,6 +349,14 @@ def test_error_without_streaming_is_a_status(simulator: SimulatorThread, path: s
     answer = faulty(simulator, path, Fault(kind="error", message="scripted"), stream=False)
     assert answer.status == (529 if path == "/v1/messages" else 500)
     assert answer.json["error"]["message"] == "scripted"
+
+
+@PATHS
+def test_error_with_a_status_as_its_code(simulator: SimulatorThread, path: str) -> None:
+    fault = Fault(kind="error", code=429, message="scripted")
+    frames = faulty(simulator, path, fault).data
+    assert [frame["error"]["code"] for frame in frames if "error" in frame] == [429]
+    assert faulty(simulator, path, fault, stream=False).status == 429
 
 
 @PATHS

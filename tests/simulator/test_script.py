@@ -18,6 +18,9 @@ SCRIPT = (
     ),
     Turn(fault=Fault(kind="status", status=429, headers={"retry-after": "2"}, body={"error": "slow down"})),
     Turn(fault=Fault(kind="doom_loop", after_deltas=3, triggers=("tail_repetition:4@thinking", "low_logprob"))),
+    Turn(text="ok", faults=(Fault(kind="close"), None, Fault(kind="reset", after_share=0.5))),
+    Turn(faults=(Fault(kind="upload_reset", after_bytes=10), Fault(kind="slow_headers", delay_s=0.1))),
+    Turn(fault=Fault(kind="error", after_bytes=99, code=429)),
     Turn(annotations=({"type": "url_citation", "url": "https://example.com"},), refusal="No."),
 )
 
@@ -31,6 +34,7 @@ def test_a_script_is_written_as_people_write_it() -> None:
         Turn(text="hi"),
         Turn(fault=Fault(kind="cut", after_deltas=2)),
     )
+    assert load_script('[{"faults": [{"kind": "close"}, null]}]') == (Turn(faults=(Fault(kind="close"), None)),)
     assert dump_script([Turn(text="hi")]) == '[{"text":"hi"}]'
 
 
@@ -42,6 +46,11 @@ def test_a_script_is_written_as_people_write_it() -> None:
         ('[{"fault": {"kind": "explode"}}]', "0.fault.kind", "explode"),
         ('[{"fault": {"kind": "status", "status": 1000}}]', "0.fault.status", "1000"),
         ('[{"fault": {"kind": "cut", "after_deltas": -1}}]', "0.fault.after_deltas", "-1"),
+        ('[{"fault": {"kind": "cut", "after_bytes": -1}}]', "0.fault.after_bytes", "-1"),
+        ('[{"fault": {"kind": "cut", "after_share": 1.5}}]', "0.fault.after_share", "1.5"),
+        ('[{"fault": {"kind": "slow_headers", "delay_s": -1}}]', "0.fault.delay_s", "-1"),
+        ('[{"faults": [null, {"kind": "explode"}]}]', "0.faults.1.kind", "explode"),
+        ('[{"faults": {"kind": "cut"}}]', "0.faults", "cut"),
         ('[{"tool_calls": [{"name": "f", "arguments": "{}"}]}]', "0.tool_calls.0.arguments", "{}"),
         ('[{"stop_reason": "end_turn"}]', "0.stop_reason", "end_turn"),
         ('[{"delta_chars": 0}]', "0.delta_chars", "0"),
@@ -69,8 +78,20 @@ def test_one_turn_is_an_object() -> None:
 
 
 def test_a_field_of_another_fault_is_refused() -> None:
-    with pytest.raises(ValidationError, match="status means nothing for kind='stall', which takes after_deltas"):
+    with pytest.raises(ValidationError, match="status means nothing for kind='stall', which takes after_"):
         Fault(kind="stall", status=503)
+
+
+def test_a_fault_has_one_place() -> None:
+    with pytest.raises(ValidationError, match="after_bytes and after_deltas are 2 places for one fault"):
+        Fault(kind="cut", after_deltas=2, after_bytes=7)
+    with pytest.raises(ValidationError, match="after_share means nothing for kind='upload_reset'"):
+        Fault(kind="upload_reset", after_share=0.5)
+
+
+def test_a_turn_has_one_fault_or_one_per_attempt() -> None:
+    with pytest.raises(ValidationError, match="fault and faults exclude each other"):
+        Turn(fault=Fault(kind="cut"), faults=(None,))
 
 
 def test_reported_input_holds_its_cache() -> None:
