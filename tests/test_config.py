@@ -43,7 +43,9 @@ def test_defaults_are_those_of_the_contract() -> None:
         retry_after_cap_s=120.0,
         retry_only_before_output=False,
     )
+    # B275
     assert DoomLoopPolicy() == DoomLoopPolicy(max_threshold=64, max_retries=2, window_tokens=1024)
+    assert DoomLoopPolicy.model_validate({"max_retries": 0}) == DoomLoopPolicy(max_threshold=64, max_retries=0)
 
 
 def test_the_content_timer_is_the_idle_timer_unless_set() -> None:
@@ -114,6 +116,7 @@ def test_a_timer_is_a_number_of_seconds(field: str) -> None:
     ],
 )
 def test_policies_have_bounds(policy: type[RetryPolicy | DoomLoopPolicy], field: str, value: float) -> None:
+    """B276, which bends values into the bounds without a word."""
     with pytest.raises(ValidationError, match=field):
         policy(**{field: value})  # type: ignore[arg-type]  # what is tested
 

@@ -156,6 +156,7 @@ def test_a_tool_without_parameters_takes_an_empty_object() -> None:
 
 
 def test_a_hosted_tool_keeps_what_it_does_not_know() -> None:
+    # B040
     tool = HostedTool.model_validate({"type": "mcp", "server_url": "https://a.test", "x": None})
     assert tool.model_dump() == {"type": "mcp", "server_url": "https://a.test", "x": None}
 
@@ -183,6 +184,7 @@ def test_models_are_frozen_and_equal_by_value(model: BaseModel) -> None:
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_models_come_back_from_json(model: BaseModel) -> None:
+    # B029
     assert type(model).model_validate_json(model.model_dump_json()) == model
     assert type(model).model_validate(model.model_dump()) == model
 

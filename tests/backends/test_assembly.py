@@ -456,6 +456,17 @@ def test_signals_come_before_the_end() -> None:
     assert isinstance(end, Completed)
 
 
+def test_a_doom_loop_is_told_with_its_labels() -> None:
+    """B016: in the words of the error, and as data."""
+    transform = plain(doom_loop_threshold=64)
+    transform.note_doom_loop([], {"triggers": ["tail_repetition:8@thinking", "low_logprob@response"]})
+    assert isinstance(transform.error, SamplingError)
+    info = transform.error.info
+    assert (info.kind, info.is_retryable) == (SamplingErrorKind.DOOM_LOOP_DETECTED, True)
+    assert info.message == "doom loop detected: tail_repetition:8@thinking, low_logprob@response"
+    assert info.doom_loop_triggers == ("tail_repetition:8@thinking", "low_logprob@response")
+
+
 # -- metrics: from given times, by hand
 
 

@@ -89,6 +89,7 @@ def frame(data: bytes | str | JsonObject, event: str = "message") -> SseFrame:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("data", [b"[DONE]", b" [DONE]", b"[DONE] ", b"\t[DONE]\r"])
 def test_done(backend: str, data: bytes) -> None:
+    # B131
     chunks, error = decode(backend, frame(data))
     assert error is None
     assert len(chunks) == 1
@@ -138,6 +139,7 @@ OWN_NAMES = {
 )
 @pytest.mark.parametrize("data", ["{broken", "plain text", '{"type":', "{'a': 1}", "\x00"])
 def test_own_frames_must_be_json(backend: str, name: str, data: str) -> None:
+    # B005
     (chunk,), error = decode(backend, frame(data, name))
     assert error is None
     assert isinstance(chunk, MalformedChunk)

@@ -73,6 +73,7 @@ def test_system_and_user_b044() -> None:
 
 def test_everything_at_once_and_in_order_b054() -> None:
     """B054 too: nothing but what is listed here is in the body."""
+    # B025
     body = body_of(
         ASK,
         base_url="https://api.openai.com/v1",
@@ -256,6 +257,7 @@ class TestReasoning:
 
     @pytest.mark.parametrize("answer", [AssistantItem(content="42"), TextItem(text="42")])
     def test_across_a_backend_call(self, answer: Item) -> None:
+        # B051
         assert messages_of(ASK, ReasoningItem(text="look it up"), SEARCHED, answer)[1:] == [
             {
                 "role": "assistant",
@@ -265,6 +267,7 @@ class TestReasoning:
         ]
 
     def test_dropped_before_a_user_item_and_at_the_end(self) -> None:
+        # B051
         assert messages_of(
             ReasoningItem(text="lost"), ASK, AssistantItem(content="42"), ReasoningItem(text="lost")
         ) == [
@@ -290,6 +293,7 @@ class TestBackendCalls:
     """B052: a call that the server ran is told in one line of assistant content."""
 
     def test_alone(self) -> None:
+        # B052
         assert messages_of(ASK, SEARCHED)[1:] == [{"role": "assistant", "content": "[backend web_search] search: owls"}]
 
     def test_each_on_a_line_of_its_own(self) -> None:

@@ -203,6 +203,14 @@ def test_no_content_is_no_token(content: str | None) -> None:
     assert tokens(events) == [("text", "hi")]
 
 
+@pytest.mark.parametrize("nothing", [None, []])
+def test_tool_calls_that_are_none(nothing: list[JsonObject] | None) -> None:
+    """B144."""
+    events = run(CHAT, sse(chat({"content": "hi", "tool_calls": nothing}), chat({"tool_calls": nothing}, "stop"), DONE))
+    assert tokens(events) == [("text", "hi")]
+    assert (tool_deltas(events), completed(events).tool_calls, completed(events).stop_reason) == ([], (), "stop")
+
+
 def test_content_in_typed_blocks() -> None:
     content = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}, {"type": "text", "text": ", so"}]},
@@ -301,9 +309,11 @@ def test_a_content_filter_completes() -> None:
 
 
 def test_what_stands_beside_the_answer_is_kept() -> None:
+    # B176
     top: dict[str, Any] = {
         "citations": ["https://example.org/a"],
         "service_tier": "flex",
+        "system_fingerprint": "fp_1",
         "provider": "Toy",
         "timings": {"predicted_ms": 5},
         "obfuscation": "xxxx",
@@ -312,9 +322,8 @@ def test_what_stands_beside_the_answer_is_kept() -> None:
     events = run(CHAT, sse(says("a"), chat({}, "stop", **top), DONE))
     assert tokens(events) == [("text", "a")]
     kept = completed(events).extras
-    assert {name: kept[name] for name in ("citations", "service_tier", "provider", "timings")} == {
-        name: top[name] for name in ("citations", "service_tier", "provider", "timings")
-    }
+    names = ("citations", "service_tier", "system_fingerprint", "provider", "timings")
+    assert {name: kept[name] for name in names} == {name: top[name] for name in names}
 
 
 def test_annotations_are_told_once_with_their_place() -> None:
@@ -704,6 +713,7 @@ def test_an_error_that_says_nothing_is_none(error: object) -> None:
 
 @pytest.mark.parametrize("done", [[], [DONE], [f"{DONE} "], [DONE, DONE], [DONE, says("late")]])
 def test_a_reason_is_enough_and_done_ends_it(done: list[Frame]) -> None:
+    # B131
     response = completed(run(CHAT, sse(says("all"), chat({}, "stop"), *done)))
     assert (response.text, response.raw_stop_reason) == ("all", "stop")
 

@@ -376,7 +376,7 @@ tools = record({"name": st.sampled_from(["f", "web_search"])}, parameters=json_o
 requests = record(
     {"items": st.lists(items, min_size=1, max_size=6)},
     model=st.none() | text,
-    temperature=st.floats(0),
+    temperature=st.floats(0, allow_infinity=False),
     top_p=st.floats(0, 1),
     max_output_tokens=st.integers(1),
     reasoning_effort=st.sampled_from(["none", "minimal", "low", "max"]),

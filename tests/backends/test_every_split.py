@@ -127,6 +127,7 @@ def test_a_recording_says_what_is_noted_beside_it(path: Path) -> None:
 
 @by_recording
 def test_every_split(path: Path) -> None:
+    # B130
     backend, body, whole = read(path)
     for reads in every_split(body):
         assert run(backend, reads, both_roads=False) == whole, reads[0][-40:]

@@ -136,6 +136,7 @@ def test_max_tokens_b070() -> None:
 
 @pytest.mark.parametrize("effort", ["low", "medium", "high", "xhigh", "max"])
 def test_effort_makes_adaptive_thinking_b071(effort: str) -> None:
+    # B043
     body = body_of(ASK, reasoning_effort=effort)
     assert body["output_config"] == {"effort": effort}
     assert body["thinking"] == {"type": "adaptive", "display": "summarized"}
@@ -368,6 +369,7 @@ class TestImages:
         ],
     )
     def test_sources(self, url: str, source: JsonObject) -> None:
+        # B081
         assert blocks_of(UserItem(content=(ImagePart(url=url),))) == [{"type": "image", "source": source}]
 
     def test_a_broken_one_is_refused_by_its_place(self) -> None:

@@ -17,6 +17,7 @@ from rx_sampler import (
     ReasoningItem,
     ResponseStarted,
     SamplingErrorKind,
+    SamplingResponse,
     TextItem,
     Usage,
 )
@@ -169,6 +170,22 @@ def test_stop_reasons(reason: str, stop: str) -> None:
     assert (response.stop_reason, response.raw_stop_reason) == (stop, reason)
 
 
+def test_an_unknown_stop_reason_is_written_down_as_it_came() -> None:
+    """B141."""
+    response = completed(run(MESSAGES, sse(started(), *text_block(0, "x"), *end("novel_reason"))))
+    again = SamplingResponse.model_validate_json(response.model_dump_json())
+    assert (again.raw_stop_reason, again) == ("novel_reason", response)
+
+
+def test_what_a_stop_says_of_itself_is_kept() -> None:
+    """B142: all of it, keys of tomorrow too."""
+    details = {"type": "refusal", "category": "cyber", "explanation": "Not this one.", "novelty": {"a": 1}}
+    stop = stops("refusal", stop_details=details)
+    response = completed(run(MESSAGES, sse(started(), *text_block(0, "No."), stop, STOP)))
+    assert response.stop_message == "Not this one."
+    assert response.extras == {"stop_details": details}
+
+
 def test_a_refusal_after_a_call_is_a_refusal() -> None:
     """B190 gives tool_calls; here refusals complete with content_filter whatever came before (DESIGN, section 6)."""
     response = completed(run(MESSAGES, sse(started(), *tool(0, "{}"), *end("refusal"))))
@@ -221,6 +238,7 @@ def test_an_error_is_classed_by_its_type(
     kind: str, status: int | None, error_kind: SamplingErrorKind, retryable: bool, before: list[Frame]
 ) -> None:
     """B191 in place; first in the stream, or in its middle."""
+    # B127
     error = {"type": "error", "error": {"type": kind, "message": "Something happened"}, "request_id": "req_1"}
     last = failed(run(MESSAGES, sse(*before, ("error", error), *end())))
     info = last.error
@@ -311,6 +329,7 @@ def test_a_block_never_stopped_is_not_lost() -> None:
 
 
 def test_pings_say_nothing_and_are_no_progress() -> None:
+    # B193
     blocks = text_block(0, "a", "b")
     quiet = run(MESSAGES, sse(started(), *blocks, *end()))
     noisy: list[Frame] = [PING, started(), PING]

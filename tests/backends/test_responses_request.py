@@ -242,6 +242,7 @@ def test_hosted_tools_are_appended_as_given_b063_b064() -> None:
 
 def test_the_cache_key_is_the_one_given_b065() -> None:
     """Requests have no conversation id here, so there is nothing to fall back on."""
+    # B025
     assert body_of(ASK, prompt_cache_key="k")["prompt_cache_key"] == "k"
     assert "prompt_cache_key" not in body_of(ASK)
 

@@ -129,6 +129,15 @@ def test_a_failed_response_is_not_always_a_500() -> None:
     assert (failed(run(RESPONSES, body)).error.status, failed(run(RESPONSES, body)).error.is_retryable) == (400, False)
 
 
+def test_a_response_that_failed_at_once_has_nothing_to_show() -> None:
+    """B163: neither a token nor a partial answer, so a retry repeats nothing."""
+    usage = {"input_tokens": 5, "output_tokens": 0, "total_tokens": 5}
+    error = {"code": "server_error", "message": "boom"}
+    events = run(RESPONSES, sse(CREATED, ended("failed", status="failed", error=error, usage=usage)))
+    assert kinds(events) == ["stream_started", "response_started", "failed"]
+    assert failed(events).partial is None
+
+
 @pytest.mark.parametrize("kind", ["completed", "done"])
 def test_the_status_tells_of_a_failure_too(kind: str) -> None:
     body = sse(CREATED, ended(kind, status="failed", error={"code": "server_error", "message": "boom"}))
@@ -145,6 +154,7 @@ def test_the_status_tells_of_a_failure_too(kind: str) -> None:
     ],
 )
 def test_an_error_event_flat_or_nested(frame: Frame) -> None:
+    # B128
     end = failed(run(RESPONSES, sse(CREATED, delta("so far"), frame)))
     assert (end.error.kind, end.error.code) == (SamplingErrorKind.API, "invalid_image")
     assert end.error.message == "bad picture"
@@ -295,6 +305,7 @@ def test_events_that_say_nothing(frame: JsonObject) -> None:
 @pytest.mark.parametrize("kind", ["created", "queued", "in_progress"])
 def test_signs_of_life_are_no_progress(kind: str) -> None:
     """And keepalives: B163 in spirit, on the content clock."""
+    # B166, B167
     pulse = Pulse(0.0)
     transform = ResponsesTransform(Context(request_id="r-1", pulse=pulse))
     pulse.now = 5.0
@@ -302,6 +313,26 @@ def test_signs_of_life_are_no_progress(kind: str) -> None:
         transform.feed(_chunk(frame))
     assert pulse.content_at == 0.0
     transform.feed(_chunk(delta("x")))
+    assert pulse.content_at == 5.0
+
+
+PROGRESS: dict[str, JsonObject] = {
+    "refusal": ev("refusal.delta", delta="No", output_index=0, content_index=0),
+    "reasoning": ev("reasoning_text.delta", delta="Hm", output_index=0, content_index=0),
+    "arguments": argues('{"a"'),
+    "web search": ev("web_search_call.searching", output_index=0, item_id="ws-1"),
+    "item": added(function("f", "")),
+    "unknown": ev("novel.thing"),
+}
+
+
+@pytest.mark.parametrize("frame", PROGRESS.values(), ids=PROGRESS.keys())
+def test_what_is_progress(frame: JsonObject) -> None:
+    """B166 and B167, on the content clock; text is above."""
+    pulse = Pulse(0.0)
+    transform = ResponsesTransform(Context(request_id="r-1", pulse=pulse))
+    pulse.now = 5.0
+    transform.feed(_chunk(frame))
     assert pulse.content_at == 5.0
 
 
@@ -509,6 +540,7 @@ CLOSING = {
 @pytest.mark.parametrize("streamed", [["hello", " world"], ["hello"], []])
 @pytest.mark.parametrize("closing", [*([frame] for frame in CLOSING.values()), list(CLOSING.values()), []])
 def test_closing_events_say_only_what_is_missing(streamed: list[str], closing: list[Frame]) -> None:
+    # B212
     body = sse(CREATED, *map(delta, streamed), *closing, ended(output=[message("hello world")]))
     events = run(RESPONSES, body)
     assert [text for _, text in tokens(events)][: len(streamed)] == streamed
@@ -589,6 +621,7 @@ def test_summaries_of_two_items_are_set_apart() -> None:
 
 
 def test_the_same_reasoning_is_not_told_twice() -> None:
+    # B174
     item = {
         "type": "reasoning",
         "id": "rs-1",
@@ -791,14 +824,23 @@ def check(*labels: str) -> JsonObject:
         [check("tail_repetition:8@thinking"), check("tail_repetition:8@thinking", "novel@x")],
         [("response.doom_loop_check", {"doom_loop_check": {"triggers": ["tail_repetition:8@thinking", "novel@x"]}})],
         [("response.doom_loop_check", "{broken"), check("tail_repetition:8@thinking", "novel@x")],
+        [("response.doom_loop_check", {"other": 1}), check("tail_repetition:8@thinking", "novel@x")],
     ],
+    ids=["unnamed and growing", "named", "garbage", "malformed"],
 )
-def test_the_repetition_check_is_swallowed_and_told(frames: list[Frame]) -> None:
+def test_b279_b280_b281_the_repetition_check_is_swallowed_and_told(frames: list[Frame]) -> None:
     events = run(RESPONSES, sse(CREATED, delta("a"), *frames, delta("b"), ended()))
     assert tokens(events) == [("text", "a"), ("text", "b")]
     labels = ("tail_repetition:8@thinking", "novel@x")
     assert [event.triggers for event in events if isinstance(event, DoomLoopSignals)] == [labels]
     assert completed(events).doom_loop_triggers == labels
+
+
+def test_b280_text_that_quotes_the_check_is_text() -> None:
+    quote = 'event: response.doom_loop_check {"type": "response.doom_loop_check"} tail_repetition:8@thinking'
+    events = run(RESPONSES, sse(CREATED, delta(quote), ended()))
+    assert tokens(events) == [("text", quote)]
+    assert completed(events).doom_loop_triggers == ()
 
 
 @pytest.mark.parametrize(
@@ -837,6 +879,52 @@ def test_usage_details() -> None:
     assert response.usage is not None
     assert (response.usage.cached_input_tokens, response.usage.reasoning_tokens) == (40, 7)
     assert response.cost_usd == 2.0
+
+
+@pytest.mark.parametrize(
+    ("context", "total"),
+    [
+        ({"input_tokens": 5022, "output_tokens": 571}, 5593),
+        ({"input_tokens": 5022}, 6714),
+        ({"output_tokens": 571}, 6714),
+        ({"input_tokens": None, "output_tokens": 571}, 6714),
+        ({}, 6714),
+        (None, 6714),
+    ],
+)
+def test_the_total_is_the_length_of_the_conversation_where_that_is_told(context: JsonObject | None, total: int) -> None:
+    """B138 and B139."""
+    wire = {"input_tokens": 6000, "output_tokens": 714, "total_tokens": 6714, "context_details": context}
+    usage = completed(run(RESPONSES, sse(CREATED, delta("x"), ended(usage=wire)))).usage
+    assert counts(usage) == (6000, 714, total)
+
+
+def test_usage_before_the_end_is_no_usage() -> None:
+    """B139, for events that do not end the answer."""
+    early = {"input_tokens": 1, "context_details": {"input_tokens": 1, "output_tokens": 1}, "cost_in_usd_ticks": 5}
+    progress = ev("in_progress", response={"id": "resp-1", "usage": early})
+    response = completed(run(RESPONSES, sse(CREATED, progress, delta("x"), ended())))
+    assert (counts(response.usage), response.cost_usd) == ((5, 3, 8), None)
+
+
+@pytest.mark.parametrize(("ticks", "cost"), [(78, 78e-10), (0, None), (-1, None), (None, None), (10**10, 1.0)])
+@pytest.mark.parametrize("kind", ["completed", "incomplete"])
+def test_cost_comes_in_ticks(ticks: int | None, cost: float | None, kind: str) -> None:
+    """B140 in dollars: a tick is 1e-10 of one."""
+    wire = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8, "cost_in_usd_ticks": ticks}
+    found = completed(run(RESPONSES, sse(CREATED, delta("x"), ended(kind, usage=wire)))).cost_usd
+    assert found == (cost if cost is None else pytest.approx(cost))
+
+
+@pytest.mark.parametrize("kind", ["created", "in_progress", "completed"])
+def test_tools_that_the_server_echoes_say_nothing(kind: str) -> None:
+    """B137: xAI lists its `x_search` among them, which the published types do not know."""
+    tools: list[JsonObject] = [{"type": "x_search"}, {"type": "novel", "weight": 3}]
+    echo: JsonObject = {"id": "resp-1", "model": "toy-1", "status": kind, "tools": tools, "output": []}
+    start, end = (CREATED, ev(kind, response=echo)) if kind == "completed" else (ev(kind, response=echo), ended())
+    events = run(RESPONSES, sse(start, delta("hello"), end))
+    assert tokens(events) == [("text", "hello")]
+    assert (completed(events).text, completed(events).tool_calls) == ("hello", ())
 
 
 WHOLE: JsonObject = {
