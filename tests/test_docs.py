@@ -24,7 +24,9 @@ from rx_sampler import (
     DoomLoopPolicy,
     EmptyResponseContext,
     LatencyMetrics,
+    LoopDetection,
     RateLimit,
+    RetryBudget,
     RetryPolicy,
     SamplerConfig,
     SamplingErrorInfo,
@@ -37,7 +39,8 @@ from rx_sampler import (
 )
 from rx_sampler.backends import base
 from rx_sampler.conversation import ReasoningEffort
-from rx_sampler.simulator import Fault, Timing, Turn
+from rx_sampler.retry import TABLE
+from rx_sampler.simulator import Chaos, Fault, Timing, Turn
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
@@ -218,7 +221,9 @@ def test_classes_have_the_fields_that_the_reference_lists(page: str, kind: type[
 
 
 @pytest.mark.parametrize(
-    ("heading", "kind"), [("Turns", Turn), ("Timing", Timing)], ids=lambda value: getattr(value, "__name__", value)
+    ("heading", "kind"),
+    [("Turns", Turn), ("Timing", Timing), ("Faults by chance", Chaos)],
+    ids=lambda value: getattr(value, "__name__", value),
 )
 def test_the_simulator_has_the_fields_that_the_guide_lists(heading: str, kind: type[BaseModel]) -> None:
     assert documented("../how-to/test-your-code.md", heading) == list(kind.model_fields)
@@ -226,6 +231,9 @@ def test_the_simulator_has_the_fields_that_the_guide_lists(heading: str, kind: t
 
 FAULT_FIELDS: Final[dict[str, object]] = {
     "after_deltas": 1,
+    "after_bytes": 1,
+    "after_share": 0.5,
+    "delay_s": 1.0,
     "status": 503,
     "headers": {},
     "body": "x",
@@ -257,7 +265,11 @@ def test_the_simulator_has_the_faults_that_the_guide_lists() -> None:
         assert fields == {field for field in FAULT_FIELDS if accepted(kind, field)}, kind
 
 
-@pytest.mark.parametrize("kind", [SamplerConfig, RetryPolicy, DoomLoopPolicy], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [SamplerConfig, RetryPolicy, RetryBudget, DoomLoopPolicy, LoopDetection],
+    ids=lambda kind: kind.__name__,
+)
 def test_configuration_has_the_fields_and_defaults_that_the_reference_lists(kind: type[BaseModel]) -> None:
     rows = docs_runner.table(REFERENCE / "config.md", kind.__name__)
     assert [code(row[0]) for row in rows] == list(kind.model_fields)
@@ -352,7 +364,7 @@ def test_every_public_name_has_a_place_in_the_reference() -> None:
     assert set(rx_sampler.__all__) - spans == set()
 
 
-@pytest.mark.parametrize("name", ["ask", "local", "simulate"])
+@pytest.mark.parametrize("name", ["ask", "local", "log", "simulate"])
 def test_options_of_the_command_line(name: str) -> None:
     pytest.importorskip("typer")
     pytest.importorskip("rich")
@@ -376,3 +388,8 @@ def test_commands_of_the_command_line() -> None:
         heading.split()[1] for heading in docs_runner.headings(REFERENCE / "cli.md") if heading.startswith("rx-sam")
     }
     assert told == set(group.commands)
+
+
+def test_the_decision_table_is_the_one_that_the_guide_shows() -> None:
+    rows = docs_runner.table(DOCS / "how-to" / "handle-failures.md", "What is retried")
+    assert [code(row[2]) for row in rows] == [rule.action.value for rule in TABLE]
