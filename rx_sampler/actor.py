@@ -230,8 +230,11 @@ class SamplerActor:
         if error is not None:
             self._abort(feed, error)
             return
-        feed.run = self._start(request, feed.request_id, feed, self.bind())
-        feed.run.start()
+        try:
+            feed.run = run = self._start(request, feed.request_id, feed, self.bind())
+            run.start()
+        except Exception as bug:
+            self._break(feed, bug)
 
     def _abort(self, feed: Feed, error: SamplingError) -> None:
         if (run := feed.run) is not None:

@@ -31,7 +31,10 @@ class RequestFacts:
 
 
 class RequestWatch(Protocol):
-    """Told of one request, on the thread of its events, before its subscribers are. It must not raise nor block."""
+    """Told of one request, on the thread of its events, before its subscribers are. It must not block.
+
+    What it raises goes to the loop's exception handler, and it is told no more of that request.
+    """
 
     def attempt_started(self, number: int, ts: float) -> None:
         """An attempt begins, counted from 1; before the first, the request may have queued."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from reactivex import abc
 from reactivex.disposable import SerialDisposable
 
-from .admission import Admission
+from .admission import Admission, Place
 from .attempt import attempt
 from .backends.base import Backend
 from .config import DoomLoopPolicy, SamplerConfig, shown_url
@@ -24,7 +24,7 @@ from .course import Course
 from .errors import SamplingError, SamplingErrorKind
 from .events import Completed, Failed, SamplingEvent
 from .images import image_urls
-from .observing import RequestFacts, SamplerObserver
+from .observing import RequestFacts, RequestWatch, SamplerObserver
 from .outcome import failed_event
 from .retry import SharedLimits, joined_attempts
 from .scheduling import LoopTimeScheduler, clock_of, on_own_thread, running_loop
@@ -89,17 +89,18 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
         self._current = SerialDisposable()
         self._begun = False
         self._over = False
+        self._place: Place | None = None
         now, config = self._clock(), endpoint.config
-        self._watch = endpoint.observer.request_made(self._facts(request_id, now)) if endpoint.observer else None
+        self._watch = _Guarded(endpoint.observer, self._facts(request_id, now)) if endpoint.observer else None
         self._course = Course(
             request_id, now, deadline_s=config.deadline_s, lane=endpoint.lane(request), watch=self._watch
         )
 
     def start(self) -> RunningRequest:
         """Queue for a place, and begin when there is one."""
-        self._place = self._endpoint.admission.enter(self._begin)
+        self._place = place = self._endpoint.admission.enter(self._begin)
         if self._over:
-            self._place.dispose()
+            place.dispose()
         elif not self._begun and (deadline_s := self._course.deadline_s) is not None:
 
             def pass_deadline(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
@@ -196,9 +197,8 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
                 report(error)
 
     def _leave(self) -> None:
-        place = getattr(self, "_place", None)
-        if place is not None:
-            place.dispose()
+        if self._place is not None:
+            self._place.dispose()
         self._on_gone(self)
 
     def _facts(self, request_id: str, now: float) -> RequestFacts:
@@ -214,6 +214,42 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
         )
 
 
+class _Guarded:
+    """An observer's watch over one request: what it raises is reported, and it is told no more of the request."""
+
+    def __init__(self, observer: SamplerObserver, facts: RequestFacts) -> None:
+        self._watch: RequestWatch | None = None
+        try:
+            self._watch = observer.request_made(facts)
+        except Exception as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self._watch = None
+        report(error, "an observer of a sampler raised")
+
+    def attempt_started(self, number: int, ts: float) -> None:
+        try:
+            if self._watch is not None:
+                self._watch.attempt_started(number, ts)
+        except Exception as error:
+            self._give_up(error)
+
+    def on_event(self, event: SamplingEvent) -> None:
+        try:
+            if self._watch is not None:
+                self._watch.on_event(event)
+        except Exception as error:
+            self._give_up(error)
+
+    def dropped(self, ts: float) -> None:
+        try:
+            if self._watch is not None:
+                self._watch.dropped(ts)
+        except Exception as error:
+            self._give_up(error)
+
+
 def part_with(observer: abc.ObserverBase[SamplingEvent], error: BaseException) -> None:
     """A subscriber raised: the loop's exception handler is told, and so is the subscriber, which gets nothing more.
 
@@ -227,9 +263,9 @@ def part_with(observer: abc.ObserverBase[SamplingEvent], error: BaseException) -
             report(another)
 
 
-def report(error: BaseException) -> None:
-    """Tell whoever runs the loop that a subscriber raised."""
-    context: dict[str, Any] = {"message": "a subscriber of a sampling stream raised", "exception": error}
+def report(error: BaseException, what: str = "a subscriber of a sampling stream raised") -> None:
+    """Tell whoever runs the loop of an error that is nobody's to handle."""
+    context: dict[str, Any] = {"message": what, "exception": error}
     loop = running_loop()
     if loop is not None:
         loop.call_exception_handler(context)

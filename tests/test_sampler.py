@@ -26,6 +26,8 @@ from rx_sampler import (
     ChannelToken,
     Completed,
     Failed,
+    RequestFacts,
+    RequestWatch,
     RetryPolicy,
     Sampler,
     SamplerConfig,
@@ -1237,3 +1239,84 @@ async def test_streams_of_all_backends_at_once_do_not_mix() -> None:
         alone = [[(await s.collect(f"question {n}")).response.text for n in range(20)] for s in samplers]
         assert together == alone
         assert Counter(map(len, together)) == {20: 3}
+
+
+# -- observers
+
+
+class Noting:
+    """An observer that notes what it is told, and raises where it is asked to."""
+
+    def __init__(self, raises_at: str | None = None) -> None:
+        self.told: list[str] = []
+        self._raises_at = raises_at
+
+    def _note(self, what: str) -> None:
+        self.told.append(what)
+        if what == self._raises_at:
+            raise SubscriberError(what)
+
+    def request_made(self, facts: RequestFacts) -> RequestWatch:
+        self._note(f"made {facts.request_id}")
+        return self
+
+    def attempt_started(self, number: int, ts: float) -> None:
+        assert ts > 0
+        self._note(f"attempt {number}")
+
+    def on_event(self, event: SamplingEvent) -> None:
+        self._note(event.kind)
+
+    def dropped(self, ts: float) -> None:
+        assert ts > 0
+        self._note("dropped")
+
+
+async def test_an_observer_hears_the_life_of_a_request() -> None:
+    async with Loopback(answering([], status=500), answering(answer("chat_completions", "a"))) as server:
+        noting, soon = Noting(), RetryPolicy(initial_backoff_s=0, jitter=0)
+        async with Sampler(config(server.base_url, retry=soon), observer=noting) as sampler:
+            await sampler.stream("hi", request_id="r")
+    assert noting.told == [
+        "made r",
+        "attempt 1",
+        "retrying",
+        "attempt 2",
+        "stream_started",
+        "response_started",
+        "first_token",
+        "channel_token",
+        "completed",
+    ]
+
+
+async def test_an_observer_hears_of_who_leaves_and_not_after_the_end() -> None:
+    async with Loopback(streaming(), answering(answer("chat_completions", "a"))) as server:
+        noting = Noting()
+        async with Sampler(config(server.base_url), observer=noting) as sampler:
+            watcher = Watcher(sampler.stream("hi", request_id="r"))
+            await watcher.has("channel_token")
+            watcher.subscription.dispose()
+            assert noting.told[-1] == "dropped"
+            late = Watcher(
+                sampler.stream("hi", request_id="s"),
+                lambda event: late.subscription.dispose() if event.kind == "completed" else None,
+            )
+            await late.has("completed")
+            assert noting.told[-1] == "completed"
+
+
+@pytest.mark.parametrize("where", ["made r", "attempt 1", "channel_token", "completed"])
+@pytest.mark.parametrize("how", ["stream", "submit"])
+async def test_an_observer_that_raises_harms_nobody(where: str, how: str) -> None:
+    async with Loopback(answering(answer("chat_completions", "a"))) as server:
+        noting = Noting(where)
+        async with Sampler(config(server.base_url), observer=noting) as sampler:
+            with complaints() as told:
+                if how == "stream":
+                    end = await sampler.stream("hi", request_id="r")
+                else:
+                    end = await sampler.events_of(sampler.submit("hi", "r"))
+            assert isinstance(end, Completed)
+    assert [str(context["exception"]) for context in told] == [where]
+    assert noting.told[-1] == where
