@@ -27,6 +27,7 @@ __all__ = [
     "SamplingErrorKind",
     "SentCredential",
     "is_retryable_status",
+    "printable_line",
 ]
 
 EmptyReason = Literal["reasoning_only", "no_visible_content"]
@@ -47,6 +48,13 @@ _OVERLOAD_WORDS: Final = ("overloaded", "service_unavailable_error")
 
 MAX_DESCRIPTION_CHARS: Final = 700
 """A message of full length, and what is said around it."""
+
+
+def printable_line(text: str, max_chars: int) -> str:
+    """One line: white space folded, control characters shown as escapes, what is longer cut with a `…` behind it."""
+    line = " ".join(text.split())
+    line = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) > 255 else f"\\x{ord(c):02x}" for c in line)
+    return line if len(line) <= max_chars else line[:max_chars].rstrip() + "…"
 
 
 def is_retryable_status(status: int) -> bool:
@@ -138,10 +146,9 @@ class SamplingErrorInfo:
         the fields, and no two versions need say the same.
         """
         count = f"{retries} {'retry' if retries == 1 else 'retries'}"
-        line = " ".join(f"{f'Request failed after {count}. ' if retries else ''}{_in_words(self)}".split())
+        lead = f"Request failed after {count}. " if retries else ""
         # A label, a model's name, a finish reason are the server's, word for word.
-        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-        return line if len(line) <= MAX_DESCRIPTION_CHARS else line[: MAX_DESCRIPTION_CHARS - 1].rstrip() + "…"
+        return printable_line(f"{lead}{_in_words(self)}", MAX_DESCRIPTION_CHARS - 1)
 
     def to_error(self) -> SamplingError:
         """The exception this describes; its `__cause__` did not survive the trip."""

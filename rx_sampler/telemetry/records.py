@@ -86,32 +86,26 @@ def dropped_by_subscriber(notes: Notes, ts: float) -> list[Record]:
     return [_record(notes, "dropped_by_subscriber", ts, since_submit_ms=_since_submit_ms(notes, ts))]
 
 
+def _of(notes: Notes, name: str, event: SamplingEvent, /, **fields: object) -> Record:
+    """What every record of an event begins with, then `fields`."""
+    return _record(notes, name, event.ts, attempt=event.attempt, **fields)
+
+
 def _stream_started(notes: Notes, event: StreamStarted) -> list[Record]:
-    passed_ms = _since_submit_ms(notes, event.ts)
-    return [_record(notes, "stream_started", event.ts, attempt=event.attempt, since_submit_ms=passed_ms)]
+    return [_of(notes, "stream_started", event, since_submit_ms=_since_submit_ms(notes, event.ts))]
 
 
 def _response_started(notes: Notes, event: ResponseStarted) -> list[Record]:
-    return [
-        _record(
-            notes,
-            "response_started",
-            event.ts,
-            attempt=event.attempt,
-            message_id=event.message_id,
-            model=event.model,
-            input_tokens=event.input_tokens,
-        )
-    ]
+    named = {"message_id": event.message_id, "model": event.model, "input_tokens": event.input_tokens}
+    return [_of(notes, "response_started", event, **named)]
 
 
 def _metadata(notes: Notes, event: ModelMetadata) -> list[Record]:
     return [
-        _record(
+        _of(
             notes,
             "metadata",
-            event.ts,
-            attempt=event.attempt,
+            event,
             model=event.model,
             context_window=event.context_window,
             max_completion_tokens=event.max_completion_tokens,
@@ -124,30 +118,24 @@ def _metadata(notes: Notes, event: ModelMetadata) -> list[Record]:
 
 def _first_token(notes: Notes, event: FirstToken) -> list[Record]:
     passed_ms = _since_submit_ms(notes, event.ts)
-    return [
-        _record(notes, "first_token", event.ts, attempt=event.attempt, channel=event.channel, since_submit_ms=passed_ms)
-    ]
+    return [_of(notes, "first_token", event, channel=event.channel, since_submit_ms=passed_ms)]
 
 
 def _images_stripped(notes: Notes, event: ImagesStripped) -> list[Record]:
     urls = {"stripped_urls": with_short_images(event.stripped_urls)} if notes.content else {}
-    count = len(event.stripped_urls)
-    return [
-        _record(notes, "images_stripped", event.ts, attempt=event.attempt, count=count, reason=event.reason, **urls)
-    ]
+    return [_of(notes, "images_stripped", event, count=len(event.stripped_urls), reason=event.reason, **urls)]
 
 
 def _doom_loop_signals(notes: Notes, event: DoomLoopSignals) -> list[Record]:
-    return [_record(notes, "doom_loop_signals", event.ts, attempt=event.attempt, triggers=event.triggers)]
+    return [_of(notes, "doom_loop_signals", event, triggers=event.triggers)]
 
 
 def _retrying(notes: Notes, event: Retrying) -> list[Record]:
     return [
-        _record(
+        _of(
             notes,
             "retrying",
-            event.ts,
-            attempt=event.attempt,
+            event,
             next_attempt=event.next_attempt,
             retry=event.retry,
             max_retries=event.max_retries,
@@ -165,11 +153,10 @@ def _completed(notes: Notes, event: Completed) -> list[Record]:
     response = event.response
     text = {"text": with_short_images(response.text)} if notes.content else {}
     return [
-        _record(
+        _of(
             notes,
             "completed",
-            event.ts,
-            attempt=event.attempt,
+            event,
             stop_reason=response.stop_reason,
             model=response.model,
             message_id=response.message_id,
@@ -184,11 +171,10 @@ def _completed(notes: Notes, event: Completed) -> list[Record]:
 
 def _failed(notes: Notes, event: Failed) -> list[Record]:
     error, attempts = event.error, max(event.attempt, event.metrics.attempts)
-    failed = _record(
+    failed = _of(
         notes,
         "failed",
-        event.ts,
-        attempt=event.attempt,
+        event,
         kind=error.kind,
         status=error.status,
         code=error.code,
@@ -202,14 +188,14 @@ def _failed(notes: Notes, event: Failed) -> list[Record]:
     )
     if not (error.is_retryable and notes.retries):
         return [failed]
-    exhausted = _record(notes, "retries_exhausted", event.ts, attempt=event.attempt, total_attempts=attempts)
+    exhausted = _of(notes, "retries_exhausted", event, total_attempts=attempts)
     return [exhausted, failed]
 
 
 def _event(notes: Notes, event: SamplingEvent) -> list[Record]:
     """The event itself, as `event_to_json` writes it."""
     document: object = json.loads(event_to_json(event))
-    return [_record(notes, "event", event.ts, attempt=event.attempt, event=with_short_images(document))]
+    return [_of(notes, "event", event, event=with_short_images(document))]
 
 
 def _usage(usage: Usage | None) -> dict[str, int | None] | None:

@@ -12,7 +12,13 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from rx_sampler.errors import SamplingError, SamplingErrorInfo, SamplingErrorKind, is_retryable_status
+from rx_sampler.errors import (
+    SamplingError,
+    SamplingErrorInfo,
+    SamplingErrorKind,
+    is_retryable_status,
+    printable_line,
+)
 
 __all__ = ["MAX_MESSAGE_CHARS", "ErrorBody", "clean_message", "is_markup", "read_error", "refusal", "status_text"]
 
@@ -251,10 +257,8 @@ def status_text(status: int | None) -> str:
 
 
 def clean_message(text: str) -> str:
-    """One printable line of at most `MAX_MESSAGE_CHARS`: white space folded, control characters shown as escapes."""
-    line = " ".join(text[:_LONGEST_READ].split())
-    line = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" if ord(c) > 255 else f"\\x{ord(c):02x}" for c in line)
-    return line if len(line) <= MAX_MESSAGE_CHARS else line[:MAX_MESSAGE_CHARS].rstrip() + "…"
+    """One printable line of at most `MAX_MESSAGE_CHARS` of what a server said."""
+    return printable_line(text[:_LONGEST_READ], MAX_MESSAGE_CHARS)
 
 
 def is_markup(text: str) -> bool:
