@@ -58,6 +58,7 @@ from .handles import SamplerHandle
 from .metrics import LatencyMetrics
 from .observing import RequestFacts, RequestWatch, SamplerObserver
 from .outcome import failures_as_events
+from .portal import BlockingSampler, blocking
 from .providers import PRESETS, Preset
 from .retry import Action, Decision, RetryState, SharedLimits, classify, retrying
 from .sampler import Sampler, SamplingResult
@@ -74,6 +75,7 @@ __all__ = [
     "BackendToolCallCompleted",
     "BackendToolCallItem",
     "BackendToolCallStarted",
+    "BlockingSampler",
     "ChannelToken",
     "Completed",
     "Decision",
@@ -131,6 +133,7 @@ __all__ = [
     "ToolSpec",
     "Usage",
     "UserItem",
+    "blocking",
     "classify",
     "event_from_json",
     "event_json_schema",

@@ -18,6 +18,7 @@ from reactivex.disposable import Disposable
 from reactivex.subject import Subject
 
 from .conversation import Item, SamplingRequest
+from .demand import Demand, current_demand
 from .errors import SamplingError, SamplingErrorKind
 from .events import Completed, Failed, SamplingEvent
 from .feeds import Feed, Observers, RequestId
@@ -74,6 +75,8 @@ class SamplerActor:
         self._finished: OrderedDict[str, Feed] = OrderedDict()
         self._kept = 0
         self._observers = Observers()
+        self._demands: dict[Demand, None] = {}
+        """Of those who listen to all requests."""
         self._backlog: deque[tuple[Feed, SamplingEvent]] = deque()
         self._delivering = False
         self._handles = 0
@@ -171,14 +174,24 @@ class SamplerActor:
     def events(self) -> Observable[SamplingEvent]:
         """All events of all submitted requests, from the subscription on; completes when the actor is closed.
 
-        Hot. Delivered on the home loop, after the subscribers of the one request. Dispose from any thread.
+        Hot. Delivered on the home loop, after the subscribers of the one request. A bounded consumer that pauses
+        (`flow`) makes all active requests wait. Dispose from any thread.
         """
 
         def subscribe(
             observer: abc.ObserverBase[SamplingEvent], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
+            demand = current_demand()
             self._observers.add(observer)
-            return Disposable(lambda: self._observers.remove(observer))
+            if demand is None:
+                return Disposable(lambda: self._observers.remove(observer))
+            self.on_home(lambda: self._heed(demand))
+
+            def leave() -> None:
+                self._observers.remove(observer)
+                self.on_home(lambda: self._ignore(demand))
+
+            return Disposable(leave)
 
         return Observable(subscribe)
 
@@ -186,7 +199,8 @@ class SamplerActor:
         """The events of one submitted request, from its start whenever one subscribes to its terminal one.
 
         The latest request of that id at the time of the subscription. What came before is delivered at once (on the
-        home loop); of more than `replay.VERBATIM` events, neighbouring tokens of a channel are joined. Finished
+        home loop), as fast as a bounded consumer that pauses (`flow`) will have it, who also makes the request itself
+        wait; of more than `replay.VERBATIM` events, neighbouring tokens of a channel are joined. Finished
         requests are remembered, the last `KEPT_EVENTS` events of them; for an id that is not known `on_error` gives a
         LookupError.
         """
@@ -194,7 +208,7 @@ class SamplerActor:
         def subscribe(
             observer: abc.ObserverBase[SamplingEvent], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            listening = _Listening(self, observer)
+            listening = _Listening(self, observer, current_demand())
             self.on_home(lambda: listening.join(request_id))
             return listening
 
@@ -232,9 +246,23 @@ class SamplerActor:
             return
         try:
             feed.run = run = self._start(request, feed.request_id, feed, self.bind())
+            for demand in self._demands:
+                run.gate.attach(demand)
             run.start()
         except Exception as bug:
             self._break(feed, bug)
+
+    def _heed(self, demand: Demand) -> None:
+        self._demands[demand] = None
+        for feed in self._active.values():
+            if feed.run is not None:
+                feed.run.gate.attach(demand)
+
+    def _ignore(self, demand: Demand) -> None:
+        self._demands.pop(demand, None)
+        for feed in self._active.values():
+            if feed.run is not None:
+                feed.run.gate.detach(demand)
 
     def _abort(self, feed: Feed, error: SamplingError) -> None:
         if (run := feed.run) is not None:
@@ -325,40 +353,82 @@ def _closed() -> SamplingError:
     return cancelled("the sampler was closed")
 
 
-class _Listening(abc.DisposableBase):
-    """One subscription to the events of one request."""
+class _Listening(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
+    """One subscription to the events of one request: first what was said before, then what is said."""
 
-    def __init__(self, actor: SamplerActor, observer: abc.ObserverBase[SamplingEvent]) -> None:
+    def __init__(self, actor: SamplerActor, observer: abc.ObserverBase[SamplingEvent], demand: Demand | None) -> None:
         self._actor = actor
         self._observer = observer
+        self._demand = demand
+        self._forget_demand: Callable[[], None] | None = None
         self._feed: Feed | None = None
+        self._behind: deque[SamplingEvent] = deque()
+        """What was said and is not delivered yet: a consumer that wants no more holds it back."""
+        self._over = False
         self._disposed = False
 
     def join(self, request_id: str) -> None:
         if self._disposed:
             return
-        feed = self._actor.find(request_id)
+        feed = self._feed = self._actor.find(request_id)
         if feed is None:
             message = f"no request {request_id!r} is known: it was never submitted, or is finished and forgotten"
             self._observer.on_error(LookupError(message))
             return
+        if self._demand is not None:
+            self._forget_demand = self._demand.on_release(lambda: self._actor.serially(self._catch_up))
+            if feed.run is not None:
+                feed.run.gate.attach(self._demand)
         self._actor.serially(lambda: self._replay(feed))
 
     def _replay(self, feed: Feed) -> None:
-        self._feed = feed
-        try:
-            for event in list(feed.history):
-                self._observer.on_next(event)
-        except (Exception, asyncio.CancelledError) as error:
-            self._disposed = True
-            part_with(self._observer, error)
+        self._behind.extend(feed.history)
+        self._catch_up()
         if self._disposed:
             return
-        feed.observers.add(self._observer)
+        feed.observers.add(self)
         if feed.closed:
             feed.observers.complete()
 
+    def _catch_up(self) -> None:
+        behind, demand = self._behind, self._demand
+        try:
+            while behind and not self._disposed and (demand is None or demand.wants):
+                self._observer.on_next(behind.popleft())
+        except (Exception, asyncio.CancelledError) as error:
+            self.dispose()
+            part_with(self._observer, error)
+        if self._over and not behind and not self._disposed:
+            self.dispose()
+            self._observer.on_completed()
+
+    def on_next(self, value: SamplingEvent) -> None:
+        if self._behind:
+            self._behind.append(value)
+        else:
+            self._observer.on_next(value)
+
+    def on_error(self, error: Exception) -> None:  # its own, which it raised
+        self.dispose()
+        self._observer.on_error(error)
+
+    def on_completed(self) -> None:
+        self._over = True
+        if not self._behind:
+            self.dispose()
+            self._observer.on_completed()
+
     def dispose(self) -> None:
         self._disposed = True
+        self._behind.clear()
         if self._feed is not None:
-            self._feed.observers.remove(self._observer)
+            self._feed.observers.remove(self)
+        if self._demand is not None:
+            self._actor.on_home(self._let_go)
+
+    def _let_go(self) -> None:
+        demand, self._demand = self._demand, None
+        if self._forget_demand is not None:
+            self._forget_demand()
+        if self._feed is not None and self._feed.run is not None:
+            self._feed.run.gate.detach(demand)

@@ -20,6 +20,7 @@ from .backends.base import Backend, ChunkDecoder, EventReader
 from .config import SamplerConfig, shown_url
 from .conversation import SamplingRequest, SamplingResponse
 from .course import Course
+from .demand import Gate
 from .errors import EmptyReason, EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .events import SamplingEvent
 from .images import without_images
@@ -73,30 +74,32 @@ def attempt(
                 doom_loop_threshold=config.doom_loop.max_threshold if config.doom_loop and course.armed else None,
             )
         )
-        gate = _Gate(clock)
+        accepted = _Accepted(clock)
         sent: HttpRequest | None = None
 
         async def prepare() -> HttpRequest:
             nonlocal sent
-            sent = await http_request(backend, asked, config)
-            if course.fresh_connections:
-                sent = replace(sent, own_connection=True)
+            sent = replace(
+                await http_request(backend, asked, config),
+                own_connection=course.fresh_connections,
+                passage=_Pausing(course.gate, pulse, clock),
+            )
             return sent
 
         def opened(head: ResponseHead) -> None:
             for event in transform.opening(head_facts(head.headers, clock())):
                 observer.on_next(event)
 
-        transform.explain = lambda error: _explained(error, sent, gate.head, clock)
+        transform.explain = lambda error: _explained(error, sent, accepted.head, clock)
 
         def abort(error: SamplingError) -> None:
             if pulse.abort is not None:
                 pulse.abort(error)
 
-        gate.opened = opened
+        accepted.opened = opened
         course.on_abort = abort
         stages: list[Machine[Any, Any]] = [
-            gate,
+            accepted,
             backend.framing(config.max_frame_bytes),
             EventReader(ChunkDecoder(backend), transform),
         ]
@@ -114,7 +117,31 @@ def attempt(
     return Observable(subscribe)
 
 
-class _Gate(Machine[Wire, bytes]):
+class _Pausing:
+    """The gate of the request; while it keeps the attempt waiting, no limit in time runs on."""
+
+    def __init__(self, gate: Gate, pulse: Pulse, clock: Callable[[], float]) -> None:
+        self._gate = gate
+        self._pulse = pulse
+        self._clock = clock
+
+    @property
+    def is_watched(self) -> bool:
+        return self._gate.is_watched
+
+    @property
+    def is_shut(self) -> bool:
+        return self._gate.is_shut
+
+    async def opened(self) -> None:
+        self._pulse.pause(self._clock())
+        try:
+            await self._gate.opened()
+        finally:
+            self._pulse.resume(self._clock())
+
+
+class _Accepted(Machine[Wire, bytes]):
     """Lets the body of an accepted response through; reads that of a refusal and fails with what it says."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -9,7 +9,7 @@ in a response and in the next request, so that a turn can be sent back exactly a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, field_validator
@@ -276,7 +276,10 @@ class SamplingRequest(_Frozen):
             return question
         if isinstance(question, str):
             return cls(items=(UserItem(content=(TextPart(text=question),)),))
-        return cls(items=tuple(question))
+        listed: Any = question  # whatever it is, pydantic says what is wrong with it
+        if isinstance(question, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # for callers without types
+            listed = tuple(question)
+        return cls(items=listed)
 
 
 class Usage(_Frozen):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
+from .demand import Gate
 from .errors import ErrorStamp, SamplingError
 from .metrics import LatencyMetrics
 from .observing import RequestWatch
@@ -19,6 +21,7 @@ class Course:
         "begun",
         "deadline_s",
         "fresh_connections",
+        "gate",
         "lane",
         "number",
         "on_abort",
@@ -46,6 +49,8 @@ class Course:
         self.lane = lane
         """Host and credential: whom a 429 concerns."""
         self.watch = watch
+        self.gate = Gate()
+        """Shut while the consumer wants no more."""
         self.number = 1
         """The attempt that runs, or comes next."""
         self.begun = 0
@@ -71,6 +76,8 @@ class Course:
         if error.metrics is None:
             queued_s = now - self.submitted_at if self.queued_s is None else self.queued_s
             error.metrics = LatencyMetrics(queued_ms=queued_s * 1e3, attempts=self.begun)
+        elif error.where is not None and error.where.attempt != self.number:  # of a source that counts no attempts
+            error.metrics = replace(error.metrics, attempts=self.begun)
         if error.where is None or error.where.attempt != self.number:
             error.where = ErrorStamp(request_id=self.request_id, attempt=self.number, ts=now)
         return error

@@ -62,8 +62,13 @@ class Stamped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStarted(Stamped):
-    """The server accepted the request: headers of a 2xx came, no body byte was looked at yet."""
+    """The server accepted the request: headers of a 2xx came, no body byte was looked at yet.
 
+    `submitted_at` is when the request was made, on the clock of `ts`: what happened before this event, earlier attempts
+    and waits included, took `ts - submitted_at`. It is no part of what makes two events equal.
+    """
+
+    submitted_at: float | None = field(default=None, compare=False)
     kind: Literal["stream_started"] = field(default="stream_started", repr=False)
 
 

@@ -21,11 +21,13 @@ from .backends.base import Backend
 from .config import DoomLoopPolicy, SamplerConfig, shown_url
 from .conversation import SamplingRequest
 from .course import Course
+from .demand import Demand, Gate, demanding
 from .errors import SamplingError, SamplingErrorKind
 from .events import Completed, Failed, SamplingEvent
 from .images import image_urls
 from .observing import RequestFacts, RequestWatch, SamplerObserver
 from .outcome import failed_event
+from .outgoing import credential_header
 from .retry import SharedLimits, joined_attempts
 from .scheduling import LoopTimeScheduler, clock_of, on_own_thread, running_loop
 from .wire.idle import deadline_passed
@@ -59,7 +61,8 @@ class Endpoint:
         """Whom a 429 concerns: the host, and the credential that is sent to it."""
         config = self.config
         headers = {**config.extra_headers, **request.extra_headers}
-        by_header = tuple(value for name, value in headers.items() if name.lower() in _CREDENTIAL_HEADERS)
+        names = {*_CREDENTIAL_HEADERS, credential_header(self.backend, config)}
+        by_header = tuple(value for name, value in headers.items() if name.lower() in names)
         return urlsplit(config.base_url).netloc, config.api_key, id(config.bearer_resolver), by_header
 
 
@@ -78,6 +81,7 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
         observer: abc.ObserverBase[SamplingEvent],
         scheduler: abc.SchedulerBase,
         on_gone: Callable[[RunningRequest], None] = lambda _gone: None,
+        demand: Demand | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._request = request
@@ -95,6 +99,7 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
         self._course = Course(
             request_id, now, deadline_s=config.deadline_s, lane=endpoint.lane(request), watch=self._watch
         )
+        self._course.gate.attach(demand)
 
     def start(self) -> RunningRequest:
         """Queue for a place, and begin when there is one."""
@@ -126,6 +131,11 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
             on_own_thread(self.scheduler, self.drop)
 
     @property
+    def gate(self) -> Gate:
+        """Where those who listen can make it wait."""
+        return self._course.gate
+
+    @property
     def is_stranded(self) -> bool:
         """Its event loop is closed: nothing of it can happen any more."""
         return isinstance(self.scheduler, LoopTimeScheduler) and self.scheduler.loop.is_closed()
@@ -150,17 +160,18 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
         doom_loop = config.doom_loop
         if doom_loop is None and config.detect_loops is not None:
             doom_loop = DoomLoopPolicy()
-        self._current.disposable = joined_attempts(
-            attempt(self._request, config, endpoint.backend, endpoint.transport, course),
-            course,
-            config.retry,
-            self,
-            self.scheduler,
-            doom_loop=doom_loop,
-            limits=endpoint.limits,
-            random=endpoint.random,
-            images=image_urls(self._request),
-        )
+        with demanding(None):
+            self._current.disposable = joined_attempts(
+                attempt(self._request, config, endpoint.backend, endpoint.transport, course),
+                course,
+                config.retry,
+                self,
+                self.scheduler,
+                doom_loop=doom_loop,
+                limits=endpoint.limits,
+                random=endpoint.random,
+                images=image_urls(self._request),
+            )
 
     def on_next(self, value: SamplingEvent) -> None:
         if self._watch is not None:
@@ -197,6 +208,7 @@ class RunningRequest(abc.ObserverBase[SamplingEvent], abc.DisposableBase):
                 report(error)
 
     def _leave(self) -> None:
+        self._course.gate.close()
         if self._place is not None:
             self._place.dispose()
         self._on_gone(self)
@@ -250,7 +262,7 @@ class _Guarded:
             self._give_up(error)
 
 
-def part_with(observer: abc.ObserverBase[SamplingEvent], error: BaseException) -> None:
+def part_with(observer: abc.ObserverBase[Any], error: BaseException) -> None:
     """A subscriber raised: the loop's exception handler is told, and so is the subscriber, which gets nothing more.
 
     Its own `on_error`, so that whoever waits for its end does not wait for ever.

@@ -20,8 +20,10 @@ from .admission import Admission
 from .backends.base import get_backend
 from .config import SamplerConfig
 from .conversation import SamplingRequest, SamplingResponse
+from .demand import Demand, current_demand
 from .events import Completed, DoomLoopSignals, Failed, ImagesStripped, Retrying, SamplingEvent
 from .feeds import RequestId
+from .flow import BoundedIterator, Overflow, to_async_iterator
 from .handles import SamplerHandle
 from .metrics import LatencyMetrics
 from .observing import SamplerObserver, observer_from_environment
@@ -167,9 +169,28 @@ class Sampler:
             observer: abc.ObserverBase[SamplingEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             scheduler = request_scheduler(scheduler or self._scheduler)
-            return self._start(request, request_id or str(uuid.uuid4()), observer, scheduler).start()
+            identity = request_id or str(uuid.uuid4())
+            return self._start(request, identity, observer, scheduler, current_demand()).start()
 
         return Observable(subscribe)
+
+    def iterate(
+        self,
+        question: Question,
+        *,
+        capacity: int = 1024,
+        overflow: Overflow = "pause",
+        request_id: str | None = None,
+    ) -> BoundedIterator[SamplingEvent]:
+        """The events of one request for `async for`: `stream` through `flow.to_async_iterator`, whose rules hold.
+
+            async for event in sampler.iterate("Why is the sky blue?"):
+                print(event)
+
+        The request is sent when the iteration begins; whoever leaves it early (`break`, `aclose`) cancels it. Raises at
+        call time as `stream` and `to_async_iterator` do.
+        """
+        return to_async_iterator(self.stream(question, request_id=request_id), capacity, overflow)
 
     async def collect(self, question: Question) -> SamplingResult:
         """The whole answer; its events flow on `events` as those of any submitted request.
@@ -267,12 +288,19 @@ class Sampler:
         request_id: str,
         observer: abc.ObserverBase[SamplingEvent],
         scheduler: abc.SchedulerBase,
+        demand: Demand | None = None,
     ) -> RunningRequest:
         if isinstance(scheduler, LoopTimeScheduler) and scheduler.loop is not self._loop:
             self._loop = scheduler.loop
             self._drop_stranded()
         running = RunningRequest(
-            self._endpoint, request, request_id, observer, scheduler, lambda gone: self._running.pop(gone, None)
+            self._endpoint,
+            request,
+            request_id,
+            observer,
+            scheduler,
+            lambda gone: self._running.pop(gone, None),
+            demand,
         )
         self._running[running] = None
         return running

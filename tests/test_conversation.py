@@ -295,7 +295,7 @@ def test_an_error_names_the_field_and_what_is_wrong(document: dict[str, Any], na
 
 @pytest.mark.parametrize("question", [5, None, [], [5], {"type": "user", "content": "u"}, b"bytes"])
 def test_a_question_that_is_none_is_refused_at_once(question: Any) -> None:
-    with pytest.raises((ValidationError, TypeError)):
+    with pytest.raises(ValidationError):
         SamplingRequest.of(question)
 
 

@@ -72,7 +72,7 @@ FULL_ERROR: Final = SamplingErrorInfo(
 )
 
 FULL: Final[list[SamplingEvent]] = [
-    StreamStarted(**STAMP),
+    StreamStarted(**STAMP, submitted_at=1767225599.5),
     ResponseStarted(
         **STAMP,
         message_id="m",

@@ -26,12 +26,15 @@ REQUESTS: Final = (
     "attempt",
     "bridge",
     "course",
+    "demand",
     "feeds",
+    "flow",
     "handles",
     "observing",
     "operators",
     "outcome",
     "outgoing",
+    "portal",
     "replay",
     "retry",
     "running",
@@ -230,7 +233,7 @@ def test_every_file_is_a_module_one_can_read() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CORE if within(name, "rx_sampler.retry")])
 def test_retry_knows_no_request_but_its_course(name: str) -> None:
-    later = [f"rx_sampler.{part}" for part in REQUESTS if part not in ("course", "retry")]
+    later = [f"rx_sampler.{part}" for part in REQUESTS if part not in ("course", "demand", "retry")]
     assert [one for one in imports_of(FILES[name]) if within(one, *later, "rx_sampler.backends")] == []
 
 

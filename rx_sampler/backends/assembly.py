@@ -178,7 +178,7 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
     def opening(self, facts: HeadFacts) -> list[SamplingEvent]:
         """The first events of an attempt, once its headers are accepted."""
         self._started_at = self.pulse.now
-        events: list[SamplingEvent] = [StreamStarted(**self.stamp())]
+        events: list[SamplingEvent] = [StreamStarted(**self.stamp(), submitted_at=self.pulse.submitted_at)]
         if facts:
             events.append(ModelMetadata(**self.stamp(), **facts))
         return events
@@ -202,7 +202,9 @@ class Transform(Machine[C, SamplingEvent], Generic[C]):
         """Labels in the midst of the answer: a confident one ends the attempt at once, before anything else of it."""
         if self.context.notes_doom_loops:
             self.doom_loop_triggers = merged_triggers(self.doom_loop_triggers, check)
-            if (error := self._doom_loop(aborted_at_chunk=len(self._stamps))) is not None:
+            if self._doom_loop() is not None:
+                out += self.flush()  # nothing of the attempt comes behind the signals
+                error = self._doom_loop(aborted_at_chunk=len(self._stamps))
                 out.append(DoomLoopSignals(**self.stamp(), triggers=self.doom_loop_triggers))
                 self.done, self.error = True, error
 

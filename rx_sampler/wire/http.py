@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from types import SimpleNamespace
@@ -20,9 +21,9 @@ from reactivex.disposable import Disposable
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
 from .connection_loss import told_of_loss
-from .inflate import Inflater, inflater_for
+from .inflate import inflater_for
 from .network_errors import NETWORK_ERRORS, is_reset, translated
-from .transport import Connected, HttpRequest, Prepare, ResponseHead, Wire
+from .transport import Connected, HttpRequest, Passage, Prepare, ResponseHead, Wire
 
 __all__ = ["HttpTransport"]
 
@@ -31,6 +32,9 @@ DRAIN_S: Final = 0.1
 
 _MAX_HEADER_BYTES: Final = 64 * 1024
 """Gateways send cookies and policies that aiohttp's 8,190 bytes do not hold."""
+
+_LINE: Final = re.compile(rb"[^\r\n]*[\r\n]+|[^\r\n]+")
+"""A line with all the line ends behind it: as much of a body as never holds more than one frame."""
 
 
 class HttpTransport:
@@ -107,9 +111,10 @@ class HttpTransport:
         Completes at a clean end of the body. Cold; runs as a task of the running loop, which must be the
         subscriber's. Redirects are not followed (a key would travel, a POST become a GET): they come out as heads.
         Dispose closes the socket at once, in whatever phase; where `is_over` says that the answer had come to its
-        logical end, the body gets `DRAIN_S` to end too, so that the connection can be used again. Errors by
-        `on_error`: `SamplingError` of kind `http` or `invalid_request`, `cancelled` when the transport is closed, and
-        what `prepare` raises.
+        logical end, the body gets `DRAIN_S` to end too, so that the connection can be used again. While somebody
+        watches the request's `passage`, the body comes a line at a time, and none while it is shut, so that TCP slows
+        the server. Errors by `on_error`: `SamplingError` of kind `http` or `invalid_request`, `cancelled` when the
+        transport is closed, and what `prepare` raises.
         """
 
         def subscribe(
@@ -138,6 +143,7 @@ class _Exchange:
 
     def __init__(self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool]) -> None:
         self._prepare = prepare
+        self._passage: Passage | None = None
         self._observer = observer
         self._is_over = is_over
         self._response: aiohttp.ClientResponse | None = None
@@ -174,6 +180,7 @@ class _Exchange:
     async def run(self, session_of: Callable[[bool], AbstractAsyncContextManager[aiohttp.ClientSession]]) -> None:
         try:
             request = await self._prepare()
+            self._passage = request.passage
             async with session_of(request.own_connection) as session:
                 await self._exchange(session, request)
         except asyncio.CancelledError:
@@ -257,11 +264,8 @@ class _Exchange:
             else:
                 if not data:
                     return
-            if inflater is None:
-                if data:
-                    self._emit(data)
-            else:
-                self._emit_all(inflater, data)
+            for piece in (data,) if inflater is None else inflater.feed(data):
+                await self._hand_on(piece)
         if failure is not None and not self._stopped:
             raise failure
         if self._drains:
@@ -270,10 +274,18 @@ class _Exchange:
                     while not content.at_eof():
                         await content.readany()
 
-    def _emit_all(self, inflater: Inflater, data: bytes) -> None:
-        for piece in inflater.feed(data):
-            if not self._stopped:
-                self._emit(piece)
+    async def _hand_on(self, data: bytes) -> None:
+        passage = self._passage
+        if passage is None or not passage.is_watched:
+            if data and not self._stopped:
+                self._emit(data)
+            return
+        for line in _LINE.findall(data):
+            if passage.is_shut:
+                await passage.opened()
+            if self._stopped:
+                return
+            self._emit(line)
 
 
 def _closed() -> SamplingError:

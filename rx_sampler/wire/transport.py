@@ -12,7 +12,23 @@ from urllib.parse import urlsplit
 
 from reactivex import Observable
 
-__all__ = ["Connected", "HttpRequest", "Prepare", "ResponseHead", "Transport", "Wire"]
+__all__ = ["Connected", "HttpRequest", "Passage", "Prepare", "ResponseHead", "Transport", "Wire"]
+
+
+class Passage(Protocol):
+    """Where a transport looks before it hands on more of a body: the consumer may want it to wait."""
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether there is such a consumer."""
+        ...
+
+    @property
+    def is_shut(self) -> bool: ...
+
+    async def opened(self) -> None:
+        """Return once the consumer wants more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +43,8 @@ class HttpRequest:
     has_credential: bool = False
     own_connection: bool = False
     """To be sent over a new connection that closes with the exchange, not over one that was used before."""
+    passage: Passage | None = field(default=None, repr=False, compare=False)
+    """Where the body of the answer waits. A transport that cannot wait may ignore it."""
 
     @property
     def secrets(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, assert_never, assert_type
 
 import reactivex as rx
@@ -20,6 +20,7 @@ from rx_sampler import (
     BackendToolCallCompleted,
     BackendToolCallItem,
     BackendToolCallStarted,
+    BlockingSampler,
     ChannelToken,
     Completed,
     Decision,
@@ -77,6 +78,7 @@ from rx_sampler import (
     ToolSpec,
     Usage,
     UserItem,
+    blocking,
     classify,
     event_from_json,
     event_json_schema,
@@ -390,6 +392,22 @@ async def many() -> int:
         return sampler.active_count()
 
 
+async def iterated(sampler: Sampler) -> None:
+    async for event in sampler.iterate("hi", capacity=8, overflow="drop_oldest"):
+        assert_type(event, SamplingEvent)
+
+
+def without_a_loop() -> BlockingSampler:
+    with blocking(config(), random=lambda: 0.5) as sampler:
+        assert_type(sampler, BlockingSampler)
+        ask: Callable[[str], SamplingResult] = sampler.collect
+        assert callable(ask)
+        events = sampler.iterate("hi")
+        assert_type(events, Generator[SamplingEvent])
+        events.close()
+    return sampler
+
+
 def main() -> None:
     seen: list[SamplingEvent] = []
     offline(READS).subscribe(seen.append)
@@ -421,6 +439,8 @@ def main() -> None:
     assert decision(failure()).rule
     assert asyncio.run(many()) == 0
     assert SamplerActor.__doc__
+    assert inspect.iscoroutinefunction(iterated)
+    without_a_loop()
     assert asyncio.run(clock()) > 0
     print("every public name was used")
 
