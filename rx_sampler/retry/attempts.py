@@ -15,6 +15,8 @@ from rx_sampler.errors import SamplingError, SamplingErrorKind
 from rx_sampler.events import (
     BackendToolCallStarted,
     ChannelToken,
+    Completed,
+    Failed,
     ImagesStripped,
     Retrying,
     SamplingEvent,
@@ -118,7 +120,7 @@ class Attempts:
 
     def _on_next(self, event: SamplingEvent) -> None:
         if event.attempt != self._number:
-            event = replace(event, attempt=self._number)
+            event = self._numbered(event)
         if event.__class__ is not ChannelToken or not self._state.output_observed:
             self._note(event)
         try:
@@ -127,6 +129,13 @@ class Attempts:
             # Rx hands an error that was raised inside subscribe to on_error: it must not look like the attempt's.
             self._raised = error
             raise
+
+    def _numbered(self, event: SamplingEvent) -> SamplingEvent:
+        """An event of a source that knows nothing of attempts, as a recording does."""
+        event = replace(event, attempt=self._number)
+        if isinstance(event, Completed | Failed):
+            event = replace(event, metrics=replace(event.metrics, attempts=self._number))
+        return event
 
     def _note(self, event: SamplingEvent) -> None:
         self._last_ts = event.ts

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from counted_calls import calls_during
 
 from rx_sampler.backends import assembly
 from rx_sampler.backends.assembly import Context, ToolSlot
@@ -48,24 +48,6 @@ from .streams import (
 FEW, MANY = 100, 600
 MOST = 6.5
 """Six times the input may cost six times the work, and a little for the ends of lists that grow."""
-
-
-def calls_during(work: Callable[[], object]) -> int:
-    """How many functions, of Python or of C, are called while `work` runs."""
-    count = 0
-
-    def profiler(_frame: FrameType, event: str, _arg: object) -> None:
-        nonlocal count
-        if event in ("call", "c_call"):
-            count += 1
-
-    before = sys.getprofile()
-    sys.setprofile(profiler)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 def chat_stream(*frames: Frame) -> list[Frame]:

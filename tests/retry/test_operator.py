@@ -17,12 +17,13 @@ from reactivex import Observable, abc, operators
 from reactivex.disposable import Disposable
 from reactivex.testing import TestScheduler
 from scripted_transport import SUBSCRIBED_AT, run, seconds
-from wires import closing, opening, text
+from wires import DONE, chat, closing, opening, text
 
 from rx_sampler import (
     ChannelToken,
     Completed,
     DoomLoopPolicy,
+    Failed,
     LatencyMetrics,
     RetryBudget,
     Retrying,
@@ -39,6 +40,7 @@ from rx_sampler import (
     sse_frames,
     typed_chunks,
 )
+from rx_sampler.testing import check_events
 
 CHAT: Final = "chat_completions"
 PLAIN = RetryPolicy(jitter=0)
@@ -103,6 +105,26 @@ def test_the_marble_of_its_docstring() -> None:
         (2, "completed", 2),
     ]
     assert (seen.completed_at, seen.error, source.subscribed, source.open) == (2, None, 2, 0)
+
+
+def test_a_recording_that_counts_no_attempts_is_counted_here() -> None:
+    frames = [chat({"content": "t"}), chat({}, "stop"), DONE]
+    readings = iter([frames[:1], frames[:1], frames])
+
+    def replayed() -> Observable[SamplingEvent]:
+        reads = reactivex.defer(lambda _scheduler: reactivex.from_iterable(next(readings)))
+        stages = sse_frames(), typed_chunks("chat_completions"), sampling_events("chat_completions")
+        return reads.pipe(*stages, retrying(RetryPolicy(max_retries=2)), failures_as_events())
+
+    events = run(replayed).events
+    check_events(events)
+    assert isinstance(events[-1], Completed)
+    assert (events[-1].attempt, events[-1].metrics.attempts) == (3, 3)
+    readings = iter([frames[:1]] * 3)
+    events = run(replayed).events
+    check_events(events)
+    assert isinstance(events[-1], Failed)
+    assert (events[-1].attempt, events[-1].metrics.attempts) == (3, 3)
 
 
 def test_what_retrying_says() -> None:

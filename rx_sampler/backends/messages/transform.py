@@ -53,6 +53,7 @@ class MessagesTransform(Transform[MessagesChunk]):
         self._strayed: dict[tuple[int, str], Block] = {}
         self._open: Block | None = None
         self._server_tools: dict[str, str] = {}
+        self._finished_tools: set[str] = set()
         self._message: JsonObject = {}
         self._usage: JsonObject = {}
         self._stop: MessagesDelta = {}
@@ -144,8 +145,9 @@ class MessagesTransform(Transform[MessagesChunk]):
             self._open_tool(out, block)
         elif block.kind in SERVER_TOOL_USES:
             call_id, name = _text(start.get("id")) or "", _text(start.get("name")) or ""
-            self._server_tools[call_id] = name
-            out.append(BackendToolCallStarted(**self.stamp(), call_id=call_id, name=name))
+            if call_id not in self._server_tools:
+                self._server_tools[call_id] = name
+                out.append(BackendToolCallStarted(**self.stamp(), call_id=call_id, name=name))
         elif (tool := result_name(block.kind)) is not None:
             self._finish_server_tool(out, start, tool)
         for delta in _deltas_of(start):
@@ -167,8 +169,10 @@ class MessagesTransform(Transform[MessagesChunk]):
         if call_id not in self._server_tools:
             self._server_tools[call_id] = tool
             out.append(BackendToolCallStarted(**self.stamp(), call_id=call_id, name=tool))
-        name = self._server_tools[call_id]
-        out.append(BackendToolCallCompleted(**self.stamp(), call_id=call_id, name=name, result=result))
+        if call_id not in self._finished_tools:
+            self._finished_tools.add(call_id)
+            name = self._server_tools[call_id]
+            out.append(BackendToolCallCompleted(**self.stamp(), call_id=call_id, name=name, result=result))
 
     def _close(self, out: list[SamplingEvent], block: Block) -> None:
         if self._open is block:

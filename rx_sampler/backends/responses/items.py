@@ -70,6 +70,8 @@ class OutputItem:
     index: int | None = None
     wire: JsonObject = field(default_factory=dict[str, object])
     parts: dict[tuple[str, int], Part] = field(default_factory=dict[tuple[str, int], Part])
+    thoughts: list[str] = field(default_factory=list[str])
+    """What a reasoning item said, whatever its parts."""
     slot: ToolSlot | None = None
     hosted: str | None = None
     call_id: str = ""
@@ -84,6 +86,8 @@ class OutputItem:
         part = self.parts.get((family, index))
         if part is None:
             part = self.parts[family, index] = Part(channel)
+            if self.kind == "reasoning":  # one text, in the order in which it streamed
+                part.sinks[REASONING] = self.thoughts
         part.channel = channel
         return part
 
@@ -98,14 +102,14 @@ class OutputItem:
             return [BackendToolCallItem(call_id=self.call_id, name=self.hosted, wire=(self.wire,) if self.wire else ())]
         parts = [part for _, part in sorted(self.parts.items(), key=lambda entry: entry[0][1])]
         if self.kind == "reasoning":
-            return self._reasoning(list(self.parts.values()))
+            return self._reasoning()
         if self.kind == "message":
             return [item for part in parts for item in _message_items(part)]
         return [OpaqueItem(wire=self.wire)] if self.wire else []
 
-    def _reasoning(self, parts: list[Part]) -> list[ResponseItem]:
+    def _reasoning(self) -> list[ResponseItem]:
         encrypted = self.wire.get("encrypted_content")
-        text = "".join(piece for part in parts for piece in part.sinks[REASONING])
+        text = "".join(self.thoughts)
         identity = self.wire.get("id")
         if not text and not encrypted and not identity:
             return []
@@ -146,14 +150,20 @@ class Output:
     def find(self, chunk: ResponsesChunk, kind: str) -> OutputItem | None:
         """The item that an event about an item of `kind` means."""
         index = chunk.get("output_index")
-        if index is not None:
-            item = self._by_index.get(index)
+        if index is not None and (item := self._by_index.get(index)):
             # An event of another kind than its item means a thing of its own: the kind decides.
-            return item if item is None or item.kind == kind else self._beside.get((index, kind))
+            return item if item.kind == kind else self._beside.get((index, kind))
         for name in (chunk.get("item_id"), chunk.get("call_id")):
-            if name and (item := self._by_id.get(name)):
+            if name and (item := self._by_id.get(name)) and (index is None or self._takes(item, kind, index)):
                 return item
-        return self._newest.get(kind)
+        return self._newest.get(kind) if index is None else None
+
+    def _takes(self, item: OutputItem, kind: str, index: int) -> bool:
+        """Whether the item is of that kind and was opened without an index, which it then gets."""
+        if item.kind != kind or item.index is not None:
+            return False
+        item.index, self._by_index[index] = index, item
+        return True
 
     def find_wire(self, wire: JsonObject, index: int | None) -> OutputItem | None:
         """The item that a whole wire object is."""

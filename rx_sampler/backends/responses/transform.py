@@ -70,6 +70,7 @@ class ResponsesTransform(Transform[ResponsesChunk]):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._output = Output()
+        self._call_ids: set[str] = set()
         self._spoken: Part | None = None  # the part that spoke last on the reasoning channel
         self._writing = Part(TEXT)  # where the last text delta went, and what it said about where
         self._writing_at = _NOWHERE
@@ -232,6 +233,9 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         item = self._output.open(kind, index=chunk.get("output_index"), wire=wire, item_id=chunk.get("item_id"))
         item.hosted = hosted_name(kind, wire, self.context.declared_tools)
         item.call_id = str(wire.get("id") or chunk.get("item_id") or wire.get("call_id") or f"item_{item.order}")
+        if item.call_id in self._call_ids:
+            item.call_id = f"{item.call_id}_{item.order}"  # two places, one id: still two calls
+        self._call_ids.add(item.call_id)
         item.tool_id = str(wire.get("call_id") or chunk.get("call_id") or wire.get("id") or item.call_id)
         if wire.get("name"):
             self._name_tool(out, item, str(wire["name"]))
@@ -239,7 +243,7 @@ class ResponsesTransform(Transform[ResponsesChunk]):
 
     def _name_tool(self, out: list[SamplingEvent], item: OutputItem, name: str | None) -> None:
         """A call of the client's tool is shown once its name is known (or never will be): it may be a hosted one."""
-        if item.kind not in _CLIENT_TOOLS or item.slot is not None:
+        if item.kind not in _CLIENT_TOOLS or item.slot is not None or item.started:
             return
         item.hosted = hosted_name(item.kind, {"name": name}, self.context.declared_tools)
         if item.hosted is None:
@@ -274,7 +278,9 @@ class ResponsesTransform(Transform[ResponsesChunk]):
         if item.hosted is not None:
             self._finish_hosted(out, item)
         elif item.slot is not None:
-            item.slot.id = item.tool_id
+            if item.slot.id != item.tool_id:
+                item.slot.id = item.tool_id
+                self.open_tool(out, item.slot, id=item.tool_id, name=None)
             self._reconcile_tool(out, item, wire.get("name"), wire.get("input" if item.slot.custom else "arguments"))
             item.slot.closed = wire.get("status") != "incomplete"
         elif item.kind in ("message", "reasoning"):
