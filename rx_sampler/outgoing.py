@@ -19,7 +19,7 @@ from .errors import SamplingError, SamplingErrorKind
 from .wire.doom_loop import CHECK_HEADER
 from .wire.transport import HttpRequest
 
-__all__ = ["endpoint_url", "http_request", "redacted"]
+__all__ = ["credential_header", "endpoint_url", "http_request", "redacted"]
 
 # RFC 9110 section 5.6.2 (token) and 5.5 (field values, without control characters)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -46,11 +46,9 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         "user-agent": f"rx-sampler/{_version()}",
     }
     headers |= _lower(backend.headers)
+    key_header = credential_header(backend, config)
     if credential:
-        scheme = config.auth_scheme or backend.auth_scheme
-        headers["x-api-key" if scheme == "x_api_key" else "authorization"] = (
-            credential if scheme == "x_api_key" else f"Bearer {credential}"
-        )
+        headers[key_header] = f"Bearer {credential}" if key_header == "authorization" else credential
     if config.doom_loop is not None and backend.name == "responses":
         headers[CHECK_HEADER] = str(config.doom_loop.window_tokens)
     from_environment = {
@@ -82,12 +80,13 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
             "base_url holds a user, and the request an Authorization header, which is where both go: give one of them",
             code="two_credentials",
         )
+    path = backend.path if isinstance(backend.path, str) else backend.path(request, config)
     return HttpRequest(
-        url=endpoint_url(config.base_url, backend.path, config.query_params),
+        url=endpoint_url(config.base_url, path, config.query_params),
         headers=headers,
         body=body,
         find_secrets=partial(_secrets, config, credential, given),
-        has_credential=bool({"authorization", "x-api-key"} & names),
+        has_credential=bool({"authorization", "x-api-key", key_header} & names),
     )
 
 
@@ -103,11 +102,18 @@ def _secrets(config: SamplerConfig, credential: str | None, headers: Mapping[str
     return tuple(dict.fromkeys(secret for secret in found if len(secret) >= _SHORTEST_SECRET))
 
 
+def credential_header(backend: Backend[Any], config: SamplerConfig) -> str:
+    """The header that the key goes into, in lower case."""
+    scheme = config.auth_scheme or backend.auth_scheme
+    return "authorization" if scheme == "bearer" else scheme.replace("_", "-")
+
+
 def endpoint_url(base_url: str, path: str, query_params: Mapping[str, str]) -> str:
-    """`path` behind the base URL's own path, its query kept except where `query_params` override it."""
+    """`path` behind the base URL's own path, the queries of both kept except where `query_params` override them."""
     parts = urlsplit(base_url)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query_params]
-    query = urlencode([*kept, *query_params.items()])
+    path, _, own_query = path.partition("?")
+    own = [*parse_qsl(parts.query, keep_blank_values=True), *parse_qsl(own_query, keep_blank_values=True)]
+    query = urlencode([*((name, value) for name, value in own if name not in query_params), *query_params.items()])
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, query, ""))
 
 

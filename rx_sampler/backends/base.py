@@ -38,20 +38,23 @@ C = TypeVar("C")
 class Backend(Generic[C]):
     """One wire format, from request to events.
 
-    `chunk` is the `TypedDict` of a stream's JSON objects, `encode` makes a streaming request's body, `transform` the
-    machine that reads chunks. `is_own_event` tells by the name of a frame whether its data must be JSON. `unwrap`
-    turns a whole JSON answer (from a server that ignored `stream: true`) into chunks. `framing` cuts bytes into
-    frames.
+    `path` stands behind the base URL, its query included; a function makes it of the request where it names the model.
+    `auth_scheme` is `bearer`, or the header that takes the bare key, with `_` for `-`. `chunk` is the `TypedDict` of a
+    stream's JSON objects, `encode` makes a streaming request's body, `transform` the machine that reads chunks.
+    `is_own_event` tells by the name of a frame whether its data must be JSON. `unwrap` turns a whole JSON answer (from
+    a server that ignored `stream: true`), or each part of one that is a list, into chunks; `answer_keys` are what only
+    an answer has, and no error. `framing` cuts bytes into frames.
     """
 
     name: str
-    path: str
+    path: str | Callable[[SamplingRequest, SamplerConfig], str]
     chunk: type[C]
     encode: Callable[[SamplingRequest, SamplerConfig], JsonObject]
     transform: Callable[[Context], Transform[C]]
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth_scheme: str = "bearer"
     is_own_event: Callable[[str], bool] = lambda name: name == "message"
+    answer_keys: tuple[str, ...] = ("choices", "output", "content")
     unwrap: Callable[[JsonObject], list[C]] = lambda document: [cast(Any, document)]
     framing: Callable[[int], Machine[bytes, SseFrame]] = SseParser
 
@@ -159,15 +162,17 @@ class ChunkDecoder(Machine[SseFrame, C], Generic[C]):
             raise SamplingError.of(
                 SamplingErrorKind.HTTP, "the body ended inside a JSON answer", code="unterminated", is_retryable=True
             ) from None
-        whole = as_object(document) or {}
-        if (whole.get("error") or not whole or not self._answers(whole)) and (found := read_error(document)):
-            raise refusal(found)
-        chunks = self._backend.unwrap(whole)
+        # An answer that was not streamed, or all that would have been, in a list.
+        whole = cast("list[object]", document) if isinstance(document, list) else [document]
+        parts = [as_object(part) or {} for part in whole]
+        for part, raw in zip(parts, whole, strict=True):
+            if (part.get("error") or not part or not self._answers(part)) and (found := read_error(raw)):
+                raise refusal(found)
+        chunks = [chunk for part in parts for chunk in self._backend.unwrap(part)]
         return [chunk if chunk is DONE else cast(C, self._fit(chunk)) for chunk in chunks]
 
-    @staticmethod
-    def _answers(document: JsonObject) -> bool:
-        return any(document.get(name) for name in ("choices", "output", "content"))
+    def _answers(self, document: JsonObject) -> bool:
+        return any(document.get(name) for name in self._backend.answer_keys)
 
 
 def _malformed(data: bytes, error: Exception) -> SamplingError:

@@ -107,6 +107,7 @@ class ErrorBody:
     type: str | None = None
     code: str | None = None
     status: int | None = None
+    retry_after_s: float | None = None
 
     @property
     def label(self) -> str | None:
@@ -148,7 +149,7 @@ def _read(value: object, depth: int) -> ErrorBody | None:
     if not isinstance(value, dict):
         return None
     fields = cast("dict[str, object]", value)
-    own_type = _word(fields.get("type"))
+    own_type = _word(fields.get("type")) or _google_status(fields.get("status"))
     code = _word(fields.get("code")) or _word(fields.get("error_code"))
     status = _status(fields.get("status_code")) or _status(fields.get("status")) or _status(fields.get("code"))
     found: ErrorBody | None = None
@@ -172,7 +173,22 @@ def _read(value: object, depth: int) -> ErrorBody | None:
         type=found.type or (own_type if own_type != "error" else None),
         code=found.code or code,
         status=found.status or status,
+        retry_after_s=found.retry_after_s if found.retry_after_s is not None else _retry_delay_s(fields.get("details")),
     )
+
+
+def _google_status(value: object) -> str | None:
+    """Google names the error in `status`, in capitals (https://cloud.google.com/apis/design/errors)."""
+    return value if isinstance(value, str) and re.fullmatch("[A-Z]{2}[A-Z_]+", value) else None
+
+
+def _retry_delay_s(details: object) -> float | None:
+    """And says in a `google.rpc.RetryInfo` among the details how long to wait: `"retryDelay": "34.5s"`."""
+    for detail in cast("list[object]", details) if isinstance(details, list) else ():
+        delay = cast("dict[str, object]", detail).get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (found := re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", delay)):
+            return float(found[1])
+    return None
 
 
 _MINIMAX_STATUS: Final = {1001: 504, 1002: 429, 1004: 401, 1008: 402, 1013: 500, 1024: 500, 1039: 429, 1041: 429}
@@ -213,6 +229,8 @@ def refusal(
         and should_retry is not False
     )
     kind = {401: SamplingErrorKind.AUTH, 429: SamplingErrorKind.RATE_LIMITED}.get(status or 0, SamplingErrorKind.API)
+    if retry_after_s is None:
+        retry_after_s = found.retry_after_s
     if retry_after_s is None and kind is SamplingErrorKind.RATE_LIMITED:
         retry_after_s = _wait_in_prose(found.message or "")
     return SamplingError(

@@ -33,6 +33,7 @@ from rx_sampler import (
 )
 from rx_sampler.backends.assembly import DONE as DONE_CHUNK
 from rx_sampler.backends.assembly import MalformedChunk
+from rx_sampler.backends.base import ChunkDecoder
 from rx_sampler.conversation import JsonObject
 from rx_sampler.wire.sse import UNFRAMED
 
@@ -330,6 +331,27 @@ def test_a_json_answer_that_answers_nothing_is_no_success(backend: str, body: by
     end = failed(run(backend, body))
     assert end.error.is_retryable
     assert end.partial is None
+
+
+def as_it_is(document: JsonObject) -> list[Any]:
+    return [document]
+
+
+def test_a_whole_answer_in_parts_is_read_part_by_part() -> None:
+    backend = replace(get_backend(CHAT), unwrap=as_it_is)
+    parts = [says("a"), says("b", "stop")]
+    chunks = ChunkDecoder(backend).feed(SseFrame(UNFRAMED, json.dumps(parts).encode(), ""))
+    assert [chunk["choices"][0]["delta"]["content"] for chunk in chunks] == ["a", "b"]
+    refusal = [{"error": {"code": 429, "message": "m", "status": "RESOURCE_EXHAUSTED"}}]
+    end = failed(run(CHAT, json.dumps(refusal).encode()))
+    assert (end.error.status, end.error.code) == (429, "RESOURCE_EXHAUSTED")
+
+
+def test_what_only_an_answer_has_tells_it_from_an_error() -> None:
+    body = b'{"message": {"content": "a", "message": "an error, or so"}}'
+    assert failed(run(CHAT, body)).error.message == "an error, or so"
+    own = replace(get_backend(CHAT), unwrap=as_it_is, answer_keys=("message",))
+    assert len(ChunkDecoder(own).feed(SseFrame(UNFRAMED, body, ""))) == 1
 
 
 def test_unframed_data_is_told_by_its_name() -> None:

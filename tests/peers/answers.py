@@ -11,6 +11,7 @@ import aiohttp
 
 from rx_sampler import SamplerConfig, SamplingRequest, SamplingResponse
 from rx_sampler.backends.base import get_backend
+from rx_sampler.outgoing import endpoint_url
 
 JsonObject = dict[str, Any]
 BACKENDS = ("chat_completions", "responses", "messages")
@@ -103,6 +104,7 @@ async def unstreamed(request: SamplingRequest, config: SamplerConfig) -> Answer:
     body = backend.encode(request, config)
     body["stream"] = False
     body.pop("stream_options", None)
-    async with aiohttp.ClientSession() as http, http.post(config.base_url + backend.path, json=body) as response:
+    url = endpoint_url(config.base_url, str(backend.path), {})
+    async with aiohttp.ClientSession() as http, http.post(url, json=body) as response:
         assert response.status == 200, await response.text()
         return _READERS[config.backend](await response.json())

@@ -59,8 +59,24 @@ ENVELOPES: list[tuple[str, object, Body]] = [
     (
         "Google, in a list",
         [error(code=429, message="m", status="RESOURCE_EXHAUSTED")],
-        Body(message="m", code="429", status=429),
+        Body(message="m", type="RESOURCE_EXHAUSTED", code="429", status=429),
     ),
+    (
+        "Google, with a wait",
+        error(
+            code=503,
+            message="m",
+            status="UNAVAILABLE",
+            details=[
+                "?",
+                {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "r"},
+                {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
+            ],
+        ),
+        Body(message="m", type="UNAVAILABLE", code="503", status=503, retry_after_s=34.5),
+    ),
+    ("a status that is a sentence", {"message": "m", "status": "Not good"}, Body(message="m")),
+    ("a wait that is none", error(message="m", details=[{"retryDelay": "soon"}]), Body(message="m")),
     (
         "Groq",
         error(message="m", type="invalid_request_error", code="tool_use_failed", status_code=400),
