@@ -208,29 +208,29 @@ class LoopDetector(Machine[SamplingEvent, SamplingEvent]):
 
     def feed(self, item: SamplingEvent) -> tuple[SamplingEvent, ...]:
         """The event; and the signals behind it, if it shows a loop."""
-        if isinstance(item, ChannelToken):
-            text = self._latest
-            if (
-                item.request_id != text.request_id
-                or item.channel != text.channel
-                or item.attempt != text.attempt
-                or item.choice != text.choice
-            ):
-                text = self._latest = self._text_of(item, item.channel)
-            text.chunk_index = item.chunk_index
-            piece = item.text  # from here on `text.add(piece)`, without the call: nearly all events come along here
-            text.pieces.append(piece)
-            text.missing_chars -= len(piece)
-            if text.missing_chars > 0 or (loop := text.look()) is None:
-                return (item,)
-            return (item, self._ended(item, loop, item.channel))
-        if isinstance(item, ToolCallDelta) and item.arguments_delta:
-            loop = self._text_of(item, item.tool_index).add(item.arguments_delta)
-            return (item,) if loop is None else (item, self._ended(item, loop, "arguments"))
-        if isinstance(item, Retrying | Completed | Failed):
-            self._texts.pop(item.request_id, None)
-            self._latest = self._nothing
-        return (item,)
+        if type(item) is ChannelToken:
+            channel, piece, chunk_index = item.channel, item.text, item.chunk_index
+        elif type(item) is ToolCallDelta and item.arguments_delta:
+            channel, piece, chunk_index = item.tool_index, item.arguments_delta, 0
+        else:
+            if isinstance(item, Retrying | Completed | Failed):
+                self._texts.pop(item.request_id, None)
+                self._latest = self._nothing
+            return (item,)
+        text = self._latest
+        if (
+            item.request_id != text.request_id
+            or channel != text.channel
+            or item.attempt != text.attempt
+            or item.choice != text.choice
+        ):
+            text = self._latest = self._text_of(item, channel)
+        text.chunk_index = chunk_index
+        text.pieces.append(piece)  # from here on `text.add(piece)`, without the call
+        text.missing_chars -= len(piece)
+        if text.missing_chars > 0 or (loop := text.look()) is None:
+            return (item,)
+        return (item, self._ended(item, loop, channel))
 
     def _text_of(self, item: ChannelToken | ToolCallDelta, channel: str | int) -> _Text:
         texts = self._texts.setdefault(item.request_id, {})
@@ -242,8 +242,10 @@ class LoopDetector(Machine[SamplingEvent, SamplingEvent]):
             texts[channel, item.choice] = text
         return text
 
-    def _ended(self, item: ChannelToken | ToolCallDelta, loop: Loop, channel: str) -> DoomLoopSignals:
-        where = "thinking" if channel == REASONING else channel  # as the labels of servers call it
+    def _ended(self, item: ChannelToken | ToolCallDelta, loop: Loop, channel: str | int) -> DoomLoopSignals:
+        where = "arguments" if isinstance(channel, int) else channel
+        if channel == REASONING:
+            where = "thinking"  # as the labels of servers call it
         trigger = f"client_repetition:{loop.repeats}x{loop.period_chars}@{where}"
         chunk_index = max(text.chunk_index for text in self._texts[item.request_id].values())
         error = self._enrich(

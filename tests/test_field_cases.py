@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import gc
 import json
 import socket
@@ -19,10 +18,9 @@ from typing import Any, Final
 
 import pytest
 from loopback import SSE, WAIT_S, Exchange, Handler, Loopback, answering
-from pydantic import TypeAdapter
-from reactivex import Observable, abc
-from reactivex.disposable import BooleanDisposable
+from reactivex import Observable
 from scripted_transport import run
+from tape import Player, Recorder
 from wires import BACKENDS, answer, closing, opening, text
 
 from rx_sampler import (
@@ -32,15 +30,12 @@ from rx_sampler import (
     RetryPolicy,
     Sampler,
     SamplerConfig,
-    SamplingError,
-    SamplingErrorInfo,
     SamplingEvent,
     SamplingRequest,
     event_to_json,
 )
 from rx_sampler.telemetry import SamplingLog
 from rx_sampler.wire.http import HttpTransport
-from rx_sampler.wire.transport import Connected, Prepare, ResponseHead, Transport, Wire
 
 RECORDINGS: Final = sorted((Path(__file__).parent / "recordings").rglob("*.sse"))
 CHAT: Final = "chat_completions"
@@ -100,118 +95,11 @@ async def test_a_kept_connection_that_closes_under_the_second_request_costs_one_
 # -- what the network did, on a tape, and the same again without a network
 
 
-INFO: Final = TypeAdapter(SamplingErrorInfo)
-
-
-class Recorder:
-    """Notes all that a transport emits, one line of JSON each; exchanges begin with `sent`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self.tape: list[str] = []
-
-    def post(self, prepare: Prepare, is_over: Callable[[], bool] = lambda: False) -> Observable[Wire]:
-        source = self._transport.post(prepare, is_over)
-
-        def subscribe(
-            observer: abc.ObserverBase[Wire], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            self._note("sent", None)
-
-            def on_next(item: Wire) -> None:
-                match item:
-                    case Connected():
-                        self._note("connected", None)
-                    case ResponseHead():
-                        self._note("head", {"status": item.status, "headers": dict(item.headers), "host": item.host})
-                    case bytes():
-                        self._note("read", base64.b64encode(item).decode())
-                observer.on_next(item)
-
-            def on_error(error: Exception) -> None:
-                assert isinstance(error, SamplingError)
-                self._note("error", INFO.dump_python(error.info, mode="json"))
-                observer.on_error(error)
-
-            def on_completed() -> None:
-                self._note("end", None)
-                observer.on_completed()
-
-            return source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
-
-        return Observable(subscribe)
-
-    def _note(self, what: str, content: object) -> None:
-        self.tape.append(json.dumps([what, content]))
-
-    def open(self) -> None:
-        self._transport.open()
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-
-
-class Player:
-    """A transport that plays a tape, exchange by exchange, and knows no network."""
-
-    def __init__(self, tape: list[str]) -> None:
-        self._exchanges: list[list[tuple[str, Any]]] = []
-        for line in tape:
-            what, content = json.loads(line)
-            if what == "sent":
-                self._exchanges.append([])
-            else:
-                self._exchanges[-1].append((what, content))
-
-    def post(
-        self,
-        prepare: Prepare,
-        is_over: Callable[[], bool] = lambda: False,  # noqa: ARG002  # of the protocol
-    ) -> Observable[Wire]:
-        def subscribe(
-            observer: abc.ObserverBase[Wire], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            assert scheduler is not None
-            left = BooleanDisposable()
-
-            def play(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
-                with pytest.raises(StopIteration):  # it waits for nothing
-                    prepare().__await__().__next__()
-                for what, content in self._exchanges.pop(0):
-                    if left.is_disposed:
-                        return
-                    _play(observer, what, content)
-
-            scheduler.schedule(play)
-            return left
-
-        return Observable(subscribe)
-
-    def open(self) -> None:
-        pass
-
-    async def aclose(self) -> None:
-        pass
-
-
-def _play(observer: abc.ObserverBase[Wire], what: str, content: Any) -> None:
-    match what:
-        case "connected":
-            observer.on_next(Connected())
-        case "head":
-            observer.on_next(ResponseHead(**content))
-        case "read":
-            observer.on_next(base64.b64decode(content))
-        case "error":
-            observer.on_error(INFO.validate_python(content).to_error())
-        case _:
-            observer.on_completed()
-
-
 def without_times(event: SamplingEvent) -> dict[str, Any]:
     """An event as JSON has it, but for what a clock says."""
     found: dict[str, Any] = json.loads(event_to_json(event))
     del found["ts"]
+    found.pop("submitted_at", None)
     if "metrics" in found:
         found["metrics"] = {name: found["metrics"][name] for name in ("chunk_count", "attempts")}
     return found

@@ -1,4 +1,4 @@
-"""The file that uses every public name: complete, and right when it runs."""
+"""The files that use every public name: complete, and right when they run."""
 
 from __future__ import annotations
 
@@ -8,21 +8,32 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 import rx_sampler
+import rx_sampler.flow
 
-API: Final = Path(__file__).parent / "typing" / "api.py"
+FOLDER: Final = Path(__file__).parent / "typing"
+
+NAMES: Final = {
+    "api.py": set(rx_sampler.__all__),
+    "compose.py": {*rx_sampler.operators.__all__, *rx_sampler.flow.__all__},
+}
 
 
-def test_it_uses_every_public_name() -> None:
-    tree = ast.parse(API.read_text(encoding="utf-8"))
+@pytest.mark.parametrize("name", NAMES)
+def test_it_uses_every_public_name(name: str) -> None:
+    tree = ast.parse((FOLDER / name).read_text(encoding="utf-8"))
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    assert set(rx_sampler.__all__) - used == set()
+    used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert NAMES[name] - used == set()
 
 
-def test_it_runs() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_it_runs(name: str) -> None:
     root = Path(rx_sampler.__file__).parents[1]
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(API)],
+        [sys.executable, "-W", "error", str(FOLDER / name)],
         capture_output=True,
         text=True,
         check=False,

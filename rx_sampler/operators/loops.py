@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reactivex import Observable
+from reactivex import Observable, abc
 
 from rx_sampler.config import LoopDetection
 from rx_sampler.events import SamplingEvent
 from rx_sampler.loop_detection import LoopDetector
-from rx_sampler.stage import through
 
 __all__ = ["detect_loop"]
 
@@ -35,4 +34,23 @@ def detect_loop(
     `failures_as_events()` behind it makes that `Failed`. Cost: linear in the characters; memory: per request and text
     (channel, or arguments of a tool call) some `max(min_repeats * max_period_chars, 2 * min_chars)` characters.
     """
-    return through(lambda: LoopDetector(policy))
+
+    def operator(source: Observable[SamplingEvent]) -> Observable[SamplingEvent]:
+        def subscribe(
+            observer: abc.ObserverBase[SamplingEvent], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            detector = LoopDetector(policy)
+            feed, push = detector.feed, observer.on_next
+
+            def on_next(event: SamplingEvent) -> None:
+                out = feed(event)
+                push(event)
+                if detector.error is not None:
+                    push(out[-1])
+                    observer.on_error(detector.error)  # and that disposes the source
+
+            return source.subscribe(on_next, observer.on_error, observer.on_completed, scheduler=scheduler)
+
+        return Observable(subscribe)
+
+    return operator

@@ -14,6 +14,7 @@ from rx_sampler import failures_as_events, operators
 from rx_sampler.config import LoopDetection
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 from rx_sampler.events import ChannelToken, DoomLoopSignals, Failed, Retrying, SamplingEvent
+from rx_sampler.testing import Marbles, diagram_of, signals, text
 
 on_completed, on_error, subscribed = ReactiveTest.on_completed, ReactiveTest.on_error, ReactiveTest.subscribe
 
@@ -33,8 +34,14 @@ SIGNALS: Final = DoomLoopSignals(request_id="r", attempt=1, ts=5.0, triggers=("c
 
 
 def test_the_diagram() -> None:
-    # source       --a--b--b--b--b--b--b--|
-    # detect_loop  --a--b--b--b--(bD#)
+    rows = diagram_of(operators.detect_loop)
+    letters = {"a": text("abcd"), "b": text("wxyz"), "D": signals(*SIGNALS.triggers)}
+    with Marbles() as marbles:
+        watched = marbles.events(rows["source"], letters).pipe(operators.detect_loop(SMALL))
+        marbles.expect(watched).to_be_events(rows["detect_loop"], letters, error=SamplingError)
+
+
+def test_times_and_the_error() -> None:
     clock = TestScheduler()
     source = clock.create_cold_observable(
         *(on_next(3 * place, event) for place, event in enumerate(ANSWER, 1)), on_completed(24)
