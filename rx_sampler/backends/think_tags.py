@@ -26,7 +26,7 @@ class ThinkTagSplitter:
         self.sinks = sinks
         self._inside = False
         self._begun = False
-        self._held = ""
+        self._held: str = ""
 
     def feed(self, text: str) -> list[tuple[str, str]]:
         """Pieces of `text` with their channel, in order; none empty."""

@@ -176,6 +176,7 @@ PARENT = """
 import os, signal, sys
 from urllib.request import urlopen
 from rx_sampler.local import LocalServer
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup, which children inherit
 with LocalServer(sys.argv[1]) as server:
     print(server.pid, flush=True)
     {body}
