@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable
 from typing import Final
 
@@ -12,17 +11,16 @@ from rx_sampler.errors import SamplingErrorInfo
 from rx_sampler.events import (
     REFUSAL,
     TEXT,
-    ChannelToken,
     Completed,
     Failed,
     Retrying,
     SamplingEvent,
     StreamStarted,
 )
-from rx_sampler.metrics import LatencyMetrics, measure
+from rx_sampler.metrics import LatencyMetrics
 
 from .commitment import TOOL_CALL, brings
-from .partial_response import partial_response
+from .partial_response import measured, partial_response
 
 __all__ = ["commit_on", "unwrap"]
 
@@ -129,17 +127,13 @@ class _Shown:
 
     def _metrics(self, retrying: Retrying) -> LatencyMetrics:
         started = next((event for event in self.events if isinstance(event, StreamStarted)), None)
-        tokens = [event for event in self.events if isinstance(event, ChannelToken)]
-        texts = (token.ts for token in tokens if token.channel == TEXT and token.choice == 0)
         submitted_at = started.submitted_at if started is not None else None
-        return measure(
+        return measured(
+            self.events,
             submitted_at=self.began_at if submitted_at is None else submitted_at,
             # A stream that is watched from later on began with the first that was seen of it.
             started_at=started.ts if started is not None else self.events[0].ts,
             ended_at=retrying.ts,
-            stamps=array("d", [token.ts for token in tokens]),
-            first_text_at=next(texts, None),
-            output_tokens=None,
             attempts=retrying.attempt,
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rx_sampler.conversation import (
@@ -30,8 +31,9 @@ from rx_sampler.events import (
     SamplingEvent,
     ToolCallDelta,
 )
+from rx_sampler.metrics import LatencyMetrics, measure
 
-__all__ = ["partial_response"]
+__all__ = ["measured", "partial_response"]
 
 
 def partial_response(events: Iterable[SamplingEvent]) -> SamplingResponse:
@@ -44,6 +46,29 @@ def partial_response(events: Iterable[SamplingEvent]) -> SamplingResponse:
     for event in events:
         draft.add(event)
     return draft.response()
+
+
+def measured(
+    events: Sequence[SamplingEvent],
+    *,
+    submitted_at: float,
+    started_at: float | None,
+    ended_at: float,
+    attempts: int,
+    output_tokens: int | None = None,
+) -> LatencyMetrics:
+    """How long it took, by the tokens among the events of one attempt; times in seconds."""
+    tokens = [event for event in events if isinstance(event, ChannelToken)]
+    texts = (token.ts for token in tokens if token.channel == TEXT and token.choice == 0)
+    return measure(
+        submitted_at=submitted_at,
+        started_at=started_at,
+        ended_at=ended_at,
+        stamps=array("d", [token.ts for token in tokens]),
+        first_text_at=next(texts, None),
+        output_tokens=output_tokens,
+        attempts=attempts,
+    )
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ legal unless one takes pains.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -34,8 +33,8 @@ from rx_sampler.events import (
     StreamStarted,
     ToolCallDelta,
 )
-from rx_sampler.metrics import LatencyMetrics, measure
-from rx_sampler.operators.partial_response import partial_response
+from rx_sampler.metrics import LatencyMetrics
+from rx_sampler.operators.partial_response import measured, partial_response
 
 __all__ = [
     "Course",
@@ -73,8 +72,7 @@ class Course:
     attempt: int = 1
     events: list[SamplingEvent] = field(default_factory=list[SamplingEvent])
     """Of the running attempt, as are the next two."""
-    stamps: array[float] = field(default_factory=lambda: array("d"))
-    """When each token came."""
+    chunk_count: int = 0
     triggers: tuple[str, ...] = ()
     retries: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("transport", "rate_limit", "doom_loop"), 0))
     limited_in_row: int = 0
@@ -86,14 +84,14 @@ class Course:
         """What comes next stands behind this event."""
         self.attempt = event.attempt
         if isinstance(event, Retrying):
-            self.attempt, self.events, self.stamps, self.triggers = event.next_attempt, [], array("d"), ()
+            self.attempt, self.events, self.chunk_count, self.triggers = event.next_attempt, [], 0, ()
             self.retries[event.budget] += 1
             if event.budget != "doom_loop":
                 self.limited_in_row = self.limited_in_row + 1 if event.budget == "rate_limit" else 0
             return
         self.events.append(event)
         if isinstance(event, ChannelToken):
-            self.stamps.append(event.ts)
+            self.chunk_count += 1
         elif isinstance(event, DoomLoopSignals):
             self.triggers = event.triggers
 
@@ -112,14 +110,11 @@ class Course:
 
     def metrics(self, ts: float, output_tokens: int | None = None) -> LatencyMetrics:
         started = next((event.ts for event in self.events if isinstance(event, StreamStarted)), None)
-        tokens = (event for event in self.events if isinstance(event, ChannelToken))
-        first_text = next((event.ts for event in tokens if event.channel == TEXT and event.choice == 0), None)
-        return measure(
+        return measured(
+            self.events,
             submitted_at=self.begun_at,
             started_at=started,
             ended_at=ts,
-            stamps=self.stamps,
-            first_text_at=first_text,
             output_tokens=output_tokens,
             attempts=self.attempt,
         )
@@ -148,7 +143,7 @@ def token(channel: str, text: str, *, choice: int = 0, of: str | None = None) ->
     """A `ChannelToken`; its number is counted."""
 
     def make(course: Course, ts: float) -> SamplingEvent:
-        number = len(course.stamps) + 1
+        number = course.chunk_count + 1
         return ChannelToken(**course.stamp(ts), channel=channel, text=text, chunk_index=number, choice=choice)
 
     return Template(make, of)
