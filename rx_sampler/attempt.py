@@ -80,7 +80,7 @@ def attempt(
         async def prepare() -> HttpRequest:
             nonlocal sent
             sent = replace(
-                await http_request(backend, asked, config),
+                await http_request(backend, asked, config, course.request_id),
                 own_connection=course.fresh_connections,
                 passage=_Pausing(course.gate, pulse, clock),
             )

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any, Final
@@ -29,11 +30,13 @@ _SHORTEST_SECRET: Final = 6
 """Shorter "keys" are placeholders for servers that need none; blotting them out would blot out words."""
 
 
-async def http_request(backend: Backend[Any], request: SamplingRequest, config: SamplerConfig) -> HttpRequest:
+async def http_request(
+    backend: Backend[Any], request: SamplingRequest, config: SamplerConfig, request_id: str = ""
+) -> HttpRequest:
     """Encode `request` for `backend` and put URL, headers and credential to it.
 
-    Raises `SamplingError`: `invalid_request` for what cannot be sent, `auth` for a key that no header can carry.
-    Nothing was sent when it raises.
+    `request_id` is for `vendor_headers`. Raises `SamplingError`: `invalid_request` for what cannot be sent, `auth` for
+    a key that no header can carry. Nothing was sent when it raises.
     """
     body = body_bytes(backend.encode(request, config))
     credential = await _credential(config)
@@ -43,7 +46,7 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         # A compressed stream arrives in the compressor's pieces, and a cached one is not ours.
         "accept-encoding": "identity",
         "cache-control": "no-cache",
-        "user-agent": f"rx-sampler/{_version()}",
+        "user-agent": _user_agent(config.application),
     }
     headers |= _lower(backend.headers)
     key_header = credential_header(backend, config)
@@ -51,6 +54,7 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         headers[key_header] = f"Bearer {credential}" if key_header == "authorization" else credential
     if config.doom_loop is not None and backend.name == "responses":
         headers[CHECK_HEADER] = str(config.doom_loop.window_tokens)
+    headers |= _lower(_vendor_headers(request, config, request_id))
     from_environment = {
         name: value
         for name, variable in config.env_http_headers.items()
@@ -86,7 +90,7 @@ async def http_request(backend: Backend[Any], request: SamplingRequest, config: 
         headers=headers,
         body=body,
         find_secrets=partial(_secrets, config, credential, given),
-        has_credential=bool({"authorization", "x-api-key", key_header} & names),
+        has_credential=bool({"authorization", "x-api-key", "api-key", key_header} & names),
     )
 
 
@@ -96,7 +100,8 @@ def _secrets(config: SamplerConfig, credential: str | None, headers: Mapping[str
     found = [credential or "", *headers.values(), *config.query_params.values()]
     found += [value.split(" ", 1)[1] for value in headers.values() if " " in value]  # `Bearer KEY` is quoted as KEY
     found += [value for _, value in parse_qsl(parts.query)]
-    found += [unquote(part) for part in (parts.username, parts.password) if part]
+    proxy = urlsplit(config.reveal_proxy() or "")
+    found += [unquote(part) for one in (parts, proxy) for part in (one.username, one.password) if part]
     found += [encode(secret) for secret in list(found) for encode in (quote, quote_plus)]
     found += [json.dumps(secret)[1:-1] for secret in list(found)]
     return tuple(dict.fromkeys(secret for secret in found if len(secret) >= _SHORTEST_SECRET))
@@ -131,7 +136,31 @@ def redacted(message: str, secrets: tuple[str, ...]) -> str:
     return message
 
 
+def _vendor_headers(request: SamplingRequest, config: SamplerConfig, request_id: str) -> Mapping[str, str]:
+    if config.vendor_headers is None:
+        return {}
+    try:
+        headers = config.vendor_headers.headers_for(request, request.model or config.model, request_id)
+    except Exception as error:
+        message = f"vendor_headers raised {type(error).__name__}"
+        raise SamplingError.of(SamplingErrorKind.INVALID_REQUEST, message, code="vendor_headers") from error
+    _check_headers("vendor_headers", headers)
+    return headers
+
+
 @cache
+def _user_agent(application: str | None) -> str:
+    """This program, its version and system; before it the application that uses it, where that is another one."""
+    import platform  # slow to import
+
+    system = {"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
+    machine = platform.machine().lower()
+    own = f"rx-sampler/{_version()}"
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+    agent = f"{own} ({system}; {machine})"
+    return agent if application in (None, own) else f"{application} {agent}"
+
+
 def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version  # slow to import
 

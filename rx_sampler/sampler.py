@@ -66,7 +66,7 @@ class Sampler:
     environment switches on where no observer is given. `transport` replaces the network, `scheduler` the running loop's
     time and `random` the jitter (values from 0 up to 1), for tests.
 
-    Raises ValueError at construction for a backend that is not known.
+    Raises ValueError at construction for a backend that is not known, and for a `ca_bundle` that cannot be used.
     """
 
     def __init__(
@@ -82,7 +82,9 @@ class Sampler:
             # aiohttp is two thirds of the import time, and who replays recordings never needs it.
             from rx_sampler.wire.http import HttpTransport
 
-            transport = HttpTransport(trust_env=config.trust_env)
+            transport = HttpTransport(
+                trust_env=config.trust_env, proxy=config.reveal_proxy(), ca_bundle=config.ca_bundle
+            )
         self._transport = transport
         self._scheduler = scheduler
         self._entered = False
@@ -126,14 +128,21 @@ class Sampler:
         """What the next request is made with."""
         return self._endpoint.config
 
+    @property
+    def scheduler(self) -> abc.SchedulerBase | None:
+        """The one given at construction, for what runs beside the sampler's requests and shares their clock."""
+        return self._scheduler
+
     def update_config(self, config: SamplerConfig) -> None:
         """Make later requests with `config`; those on their way keep what they began with, retries included.
 
-        Raises ValueError for a backend that is not known, or another `trust_env`: that belongs to the connections.
+        Raises ValueError for a backend that is not known, or another `trust_env`, `proxy` or `ca_bundle`: those belong
+        to the connections.
         """
         old = self._endpoint
-        if config.trust_env != old.config.trust_env:
-            raise ValueError("trust_env cannot be changed; make another Sampler")
+        for field in ("trust_env", "proxy", "ca_bundle"):
+            if getattr(config, field) != getattr(old.config, field):
+                raise ValueError(f"{field} cannot be changed; make another Sampler")
         backend = get_backend(config.backend)
         if config.retry_budget != old.config.retry_budget:
             old.limits.tokens = RetryTokens(config.retry_budget)

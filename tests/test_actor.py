@@ -190,8 +190,15 @@ def test_b220_a_later_request_takes_the_later_configuration() -> None:
 
 def test_what_cannot_be_changed_says_so() -> None:
     virtual = Virtual()
-    with pytest.raises(ValueError, match="trust_env"):
-        virtual.sampler.update_config(config(trust_env=True))
+    changes: tuple[dict[str, Any], ...] = (
+        {"trust_env": True},
+        {"proxy": "http://proxy.test:3128"},
+        {"ca_bundle": "/etc/authorities.pem"},
+    )
+    for change in changes:
+        (field,) = change
+        with pytest.raises(ValueError, match=f"{field} cannot be changed; make another Sampler"):
+            virtual.sampler.update_config(config(**change))
     with pytest.raises(ValueError, match="backend 'smoke' is not known"):
         virtual.sampler.update_config(config(backend="smoke"))
 

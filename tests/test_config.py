@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from rx_sampler.config import DoomLoopPolicy, RetryPolicy, SamplerConfig
+from rx_sampler.config import ENVIRONMENT, DoomLoopPolicy, RetryPolicy, SamplerConfig
+from rx_sampler.dialects import ChatDialect, MessagesDialect, ResponsesDialect
+from rx_sampler.providers import PRESETS as PROVIDERS
+from rx_sampler.vendor_headers import GrokHeaders
 
 URL: Final = "https://api.test/v1"
 KEY: Final = "sk-live-7f3d9c2b1a"
@@ -33,6 +37,7 @@ def test_defaults_are_those_of_the_contract() -> None:
         False,
         False,
     )
+    assert (it.proxy, it.ca_bundle, it.application, it.vendor_headers) == (None, None, None, None)
     assert it.doom_loop is None
     assert it.retry == RetryPolicy(
         max_retries=15,
@@ -86,6 +91,8 @@ def test_defaults_are_not_shared_between_configurations() -> None:
         ("api_key", ["a"]),
         ("idle_timeout_s", "soon"),
         ("time_out", 3),
+        ("vendor_headers", "x-grok-session-id: 1"),
+        ("ca_bundle", 7),
     ],
 )
 def test_a_value_out_of_bounds_is_named_with_its_field(field: str, value: object) -> None:
@@ -143,6 +150,93 @@ def test_a_port_is_a_port(url: str) -> None:
         config(base_url=url)
 
 
+@pytest.mark.parametrize("effort", ["high", "HIGH", "High"])
+def test_efforts_are_read_in_any_case_b043(effort: str) -> None:
+    assert config(reasoning_effort=effort).reasoning_effort == "high"
+    env = {"RX_SAMPLER_BASE_URL": URL, "RX_SAMPLER_REASONING_EFFORT": effort}
+    assert SamplerConfig.from_env(env).reasoning_effort == "high"
+
+
+@pytest.mark.parametrize("effort", ["", "highest", "hi gh", 3])
+def test_what_is_no_effort_is_taken_for_none_of_them_b043(effort: object) -> None:
+    with pytest.raises(ValidationError, match="reasoning_effort"):
+        config(reasoning_effort=effort)
+
+
+@pytest.mark.parametrize("application", ["my-app", "my-app/1.2", "a.b_c~d/1.2.3-rc.1+x"])
+def test_an_application_is_a_product_with_or_without_a_version(application: str) -> None:
+    # RFC 9110, section 10.1.5
+    assert config(application=application).application == application
+
+
+@pytest.mark.parametrize(
+    "application", ["", "my app", "my-app/", "/1.2", "a/b/c", "app\n", "app (linux)", "\u00fcber/1"]
+)
+def test_an_application_that_no_user_agent_can_name_is_refused(application: str) -> None:
+    with pytest.raises(ValidationError, match="NAME or NAME/VERSION"):
+        config(application=application)
+
+
+@pytest.mark.parametrize(
+    "proxy", ["http://proxy.test:3128", "https://proxy.test", "http://jim:pass%20word@[::1]:3128", "HTTP://proxy.test/"]
+)
+def test_a_proxy_is_http_with_a_host(proxy: str) -> None:
+    assert config(proxy=proxy).reveal_proxy() == proxy
+    assert config(proxy=SecretStr(proxy)) == config(proxy=proxy)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "",
+        "proxy.test:3128",
+        "ftp://{}@proxy.test",
+        "http://",
+        "http://{}@",
+        "http://{}@proxy.test:99999",
+        "http://{}@proxy.test/path",
+        "http://proxy.test?key={}",
+        "http://proxy.test#{}",
+    ],
+)
+def test_what_is_no_proxy_is_refused_without_being_shown(where: str) -> None:
+    shown = _everything(lambda: config(proxy=where.format(f"jim:{KEY}")))
+    assert "proxy is http(s)://HOST:PORT" in shown
+    assert KEY not in shown
+
+
+@pytest.mark.parametrize("scheme", ["socks5", "socks5h", "SOCKS4"])
+def test_a_socks_proxy_is_told_to_be_none_of_ours(scheme: str) -> None:
+    shown = _everything(lambda: config(proxy=f"{scheme}://jim:{KEY}@proxy.test:1080"))
+    assert "SOCKS proxy, and these are not supported" in shown
+    assert KEY not in shown
+
+
+def test_a_bundle_is_a_path_however_it_was_given() -> None:
+    assert config(ca_bundle="/etc/ca.pem") == config(ca_bundle=Path("/etc/ca.pem"))
+
+
+# -- what the server wants
+
+
+def test_quirks_are_those_given_else_those_of_the_address_else_none() -> None:
+    openai = PROVIDERS["openai"]
+    it = config(base_url="https://api.openai.com/v1")
+    assert (it.chat_quirks, it.responses_quirks) == (openai.chat_dialect, openai.responses_dialect)
+    assert it.messages_quirks == MessagesDialect()
+    assert config(base_url="https://api.anthropic.com/v1").messages_quirks == PROVIDERS["anthropic"].messages_dialect
+    unknown = config()
+    assert (unknown.chat_quirks, unknown.responses_quirks) == (ChatDialect(), ResponsesDialect())
+    own = {
+        "chat_dialect": ChatDialect(includes_usage=False),
+        "responses_dialect": ResponsesDialect(reasoning_summary="detailed"),
+        "messages_dialect": MessagesDialect(default_max_tokens=5),
+    }
+    for url in (URL, "https://api.openai.com/v1", "https://api.anthropic.com/v1"):
+        given = config(base_url=url, **own)
+        assert [given.chat_quirks, given.responses_quirks, given.messages_quirks] == list(own.values())
+
+
 # -- secrets
 
 
@@ -166,6 +260,7 @@ SECRET_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "password in the URL": {"base_url": f"https://user:{KEY}@api.test/v1"},
     "user in the URL": {"base_url": f"https://{KEY}@api.test/v1"},
     "fragment of the URL": {"base_url": f"{URL}#{KEY}"},
+    "password of the proxy": {"proxy": f"http://jim:{KEY}@proxy.test:3128"},
 }
 
 
@@ -193,6 +288,7 @@ def test_json_shows_no_key(fields: dict[str, Any]) -> None:
         "password in the URL",
         "user in the URL",
         "fragment of the URL",
+        "password of the proxy",
     ],
 )
 def test_json_shows_no_other_secret(name: str) -> None:
@@ -200,9 +296,12 @@ def test_json_shows_no_other_secret(name: str) -> None:
 
 
 def test_json_leaves_live_objects_out() -> None:
-    it = config(bearer_resolver=lambda: KEY, header_injector=dict[str, str].clear)
+    it = config(
+        bearer_resolver=lambda: KEY, header_injector=dict[str, str].clear, vendor_headers=GrokHeaders(user_id="u-1")
+    )
     dumped = it.model_dump_json()
     assert KEY not in dumped
+    assert "vendor" not in dumped
     assert "resolver" not in dumped
     assert "injector" not in dumped
 
@@ -243,18 +342,33 @@ PRESETS: Final = [
     ("deepseek", "https://api.deepseek.com/v1", "chat_completions", "DEEPSEEK_API_KEY"),
     ("groq", "https://api.groq.com/openai/v1", "chat_completions", "GROQ_API_KEY"),
     ("mistral", "https://api.mistral.ai/v1", "chat_completions", "MISTRAL_API_KEY"),
+    ("together", "https://api.together.ai/v1", "chat_completions", "TOGETHER_API_KEY"),
+    ("fireworks", "https://api.fireworks.ai/inference/v1", "chat_completions", "FIREWORKS_API_KEY"),
+    ("cerebras", "https://api.cerebras.ai/v1", "chat_completions", "CEREBRAS_API_KEY"),
+    ("perplexity", "https://api.perplexity.ai/v1", "responses", "PERPLEXITY_API_KEY"),
+    ("moonshot", "https://api.moonshot.ai/v1", "chat_completions", "MOONSHOT_API_KEY"),
+    ("zai", "https://api.z.ai/api/paas/v4", "chat_completions", "ZAI_API_KEY"),
+    ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "chat_completions", "GEMINI_API_KEY"),
     ("ollama", "http://127.0.0.1:11434/v1", "chat_completions", None),
     ("llamacpp", "http://127.0.0.1:8080/v1", "chat_completions", None),
     ("vllm", "http://127.0.0.1:8000/v1", "chat_completions", None),
+    ("lmstudio", "http://127.0.0.1:1234/v1", "chat_completions", "LM_API_TOKEN"),
+    ("sglang", "http://127.0.0.1:30000/v1", "chat_completions", None),
 ]
+
+
+@pytest.fixture(autouse=True)
+def an_environment_without_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for preset in PROVIDERS.values():
+        for name in (preset.base_url_env, preset.key_env, *preset.other_key_envs):
+            if name is not None:
+                monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(("provider", "url", "backend", "variable"), PRESETS)
 def test_a_preset_is_all_but_the_model(
     provider: str, url: str, backend: str, variable: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("OLLAMA_BASE_URL", "LLAMACPP_BASE_URL", "VLLM_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
     if variable is not None:
         monkeypatch.setenv(variable, f" {KEY}\n")
     it = SamplerConfig.preset(provider, model="m")
@@ -262,8 +376,7 @@ def test_a_preset_is_all_but_the_model(
     assert (it.reveal_api_key()) == (KEY if variable else None)
 
 
-def test_a_preset_without_its_key_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+def test_a_preset_without_its_key_has_none() -> None:
     assert SamplerConfig.preset("openai").api_key is None
 
 
@@ -273,6 +386,66 @@ def test_what_is_given_wins_over_the_preset(monkeypatch: pytest.MonkeyPatch) -> 
     assert it.api_key is not None
     assert it.reveal_api_key() == KEY
     assert (it.backend, it.base_url, it.idle_timeout_s) == ("chat_completions", URL, 5.0)
+
+
+OTHER_BACKENDS: Final = [
+    # as the providers document them, with the path of the endpoint taken off
+    ("openai", "chat_completions", "https://api.openai.com/v1"),
+    ("xai", "chat_completions", "https://api.x.ai/v1"),
+    ("openrouter", "responses", "https://openrouter.ai/api/v1"),
+    ("openrouter", "messages", "https://openrouter.ai/api/v1"),
+    ("deepseek", "messages", "https://api.deepseek.com/anthropic/v1"),
+    ("mistral", "responses", "https://api.mistral.ai/v1"),
+    ("fireworks", "messages", "https://api.fireworks.ai/inference/v1"),
+    ("perplexity", "chat_completions", "https://api.perplexity.ai"),
+    ("moonshot", "responses", "https://api.moonshot.ai/v1"),
+    ("moonshot", "messages", "https://api.moonshot.ai/anthropic/v1"),
+    ("zai", "messages", "https://api.z.ai/api/anthropic/v1"),
+    ("ollama", "messages", "http://127.0.0.1:11434/v1"),
+    ("lmstudio", "responses", "http://127.0.0.1:1234/v1"),
+    ("sglang", "messages", "http://127.0.0.1:30000/v1"),
+]
+
+
+@pytest.mark.parametrize(("provider", "backend", "url"), OTHER_BACKENDS)
+def test_another_wire_format_of_a_provider_is_at_its_own_address(provider: str, backend: str, url: str) -> None:
+    it = SamplerConfig.preset(provider, backend=backend)
+    assert (it.backend, it.base_url) == (backend, url)
+    env = {"RX_SAMPLER_PROVIDER": provider, "RX_SAMPLER_BACKEND": backend}
+    assert SamplerConfig.from_env(env) == it
+    assert SamplerConfig.from_env({"RX_SAMPLER_PROVIDER": provider}, backend=backend) == it
+
+
+def test_an_endpoint_of_azure_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    for endpoint in ("https://my.openai.azure.com", "https://my.openai.azure.com/openai/v1/"):
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", endpoint)
+        it = SamplerConfig.preset("azure", model="my-deployment")
+        assert it.base_url.rstrip("/") == "https://my.openai.azure.com/openai/v1"
+        assert (it.backend, it.auth_scheme, it.reveal_api_key()) == ("responses", "api_key", KEY)
+    token = SamplerConfig.preset("azure", bearer_resolver=lambda: "token", auth_scheme="bearer")
+    assert token.auth_scheme == "bearer"
+
+
+def test_a_provider_without_a_common_address_asks_for_one() -> None:
+    for make in (
+        lambda: SamplerConfig.preset("Azure"),
+        lambda: SamplerConfig.from_env({"RX_SAMPLER_PROVIDER": "azure"}),
+    ):
+        with pytest.raises(ValueError, match="set AZURE_OPENAI_ENDPOINT, or give base_url"):
+            make()
+    assert SamplerConfig.preset("azure", base_url=URL).auth_scheme == "api_key"
+    env = {"RX_SAMPLER_PROVIDER": "azure", "RX_SAMPLER_BASE_URL": URL}
+    assert SamplerConfig.from_env(env).base_url == URL
+
+
+def test_a_provider_at_another_address_keeps_its_quirks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_BASE_URL", "http://gpu.test:11434/v1")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://gateway.test/openai/v1")
+    assert SamplerConfig.preset("ollama").chat_quirks == PROVIDERS["ollama"].chat_dialect
+    assert SamplerConfig.preset("azure").responses_quirks == PROVIDERS["azure"].responses_dialect
+    # but an address that somebody gives in code may be of any server
+    assert SamplerConfig.preset("openai", base_url=URL).chat_quirks == ChatDialect()
 
 
 def test_an_unknown_preset_is_named_with_the_known_ones() -> None:
@@ -304,6 +477,64 @@ def test_the_environment_names_a_provider_and_sets_fields_over_it() -> None:
     assert (over.reveal_api_key(), over.base_url, over.backend) == ("other", URL, "messages")
 
 
+def test_the_environment_sets_what_needs_no_code() -> None:
+    it = SamplerConfig.from_env(
+        {
+            "RX_SAMPLER_BASE_URL": URL,
+            "RX_SAMPLER_AUTH_SCHEME": "api_key",
+            "RX_SAMPLER_APPLICATION": "my-app/1.2",
+            "RX_SAMPLER_PROXY": f"http://jim:{KEY}@proxy.test:3128",
+            "RX_SAMPLER_CA_BUNDLE": "/etc/ca.pem",
+            "RX_SAMPLER_TRUST_ENV": "true",
+            "RX_SAMPLER_TEMPERATURE": "0.5",
+            "RX_SAMPLER_TOP_P": "0.9",
+            "RX_SAMPLER_MAX_OUTPUT_TOKENS": "500",
+            "RX_SAMPLER_REASONING_EFFORT": "low",
+        }
+    )
+    assert it == config(
+        auth_scheme="api_key",
+        application="my-app/1.2",
+        proxy=f"http://jim:{KEY}@proxy.test:3128",
+        ca_bundle="/etc/ca.pem",
+        trust_env=True,
+        temperature=0.5,
+        top_p=0.9,
+        max_output_tokens=500,
+        reasoning_effort="low",
+    )
+
+
+def test_each_variable_sets_a_field_of_its_own_name() -> None:
+    assert {f"RX_SAMPLER_{field.upper()}" for field in ENVIRONMENT.values()} == set(ENVIRONMENT)
+    assert set(ENVIRONMENT.values()) <= SamplerConfig.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("RX_SAMPLER_BASE_URL", f"ftp://{KEY}"),
+        ("RX_SAMPLER_AUTH_SCHEME", KEY),
+        ("RX_SAMPLER_APPLICATION", f"my app {KEY}"),
+        ("RX_SAMPLER_PROXY", f"socks5://{KEY}"),
+        ("RX_SAMPLER_TRUST_ENV", KEY),
+        ("RX_SAMPLER_TEMPERATURE", KEY),
+        ("RX_SAMPLER_TOP_P", "2"),
+        ("RX_SAMPLER_MAX_OUTPUT_TOKENS", "1.5"),
+        ("RX_SAMPLER_REASONING_EFFORT", f"{{{KEY}}}"),
+    ],
+)
+def test_a_variable_that_will_not_do_is_named_and_not_shown(variable: str, value: str) -> None:
+    env = {"RX_SAMPLER_BASE_URL": URL, variable: value}
+    shown = _everything(lambda: SamplerConfig.from_env(env))
+    assert variable in shown
+    assert KEY not in shown
+    # what code gives in its place is not the variable's affair
+    with pytest.raises(ValidationError) as caught:
+        SamplerConfig.from_env(env, **{ENVIRONMENT[variable]: object()})
+    assert {error["loc"][0] for error in caught.value.errors()} == {ENVIRONMENT[variable]}
+
+
 def test_what_is_given_wins_over_the_environment() -> None:
     it = SamplerConfig.from_env({"RX_SAMPLER_BASE_URL": "http://other.test", "RX_SAMPLER_MODEL": "x"}, base_url=URL)
     assert (it.base_url, it.model) == (URL, "x")
@@ -326,7 +557,7 @@ def test_an_environment_that_says_nothing_names_what_is_missing() -> None:
 
 
 def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROVIDER", "BACKEND", "MODEL", "API_KEY"):
-        monkeypatch.delenv(f"RX_SAMPLER_{name}", raising=False)
+    for name in ("RX_SAMPLER_PROVIDER", *ENVIRONMENT):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RX_SAMPLER_BASE_URL", URL)
     assert SamplerConfig.from_env() == config()

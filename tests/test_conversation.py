@@ -47,14 +47,26 @@ RESPONSE_ITEMS: Final = (
     ReasoningItem(text=", then again"),
     TextItem(text="lo", annotations=({"type": "file_citation"}, {"n": None})),
     RefusalItem(text="not that"),
-    ToolCall(id="call_1", name="f", arguments='{"a": 1}'),
+    ToolCall(id="call_1", name="f", arguments='{"a": 1}', extra_content={"google": {"thought_signature": "sig"}}),
     ToolCall(id="call_2", name="sql", arguments="select 1", custom=True),
-    OpaqueItem(wire={"type": "compaction", "data": [1, {"x": None}]}),
+    OpaqueItem(wire={"type": "compaction", "data": [1, {"x": None}]}, backend="responses"),
 )
 REQUEST_ITEMS: Final = (
     SystemItem(content="be brief"),
-    UserItem(content=(TextPart(text="look"), ImagePart(url=PIXEL), ImagePart(url="https://a.test/i.png"))),
-    AssistantItem(content="ok", tool_calls=(ToolCall(id="call_0", name="f", arguments="{}"),)),
+    UserItem(
+        content=(TextPart(text="look"), ImagePart(url=PIXEL), ImagePart(url="https://a.test/i.png", detail="low")),
+        synthetic_reason="auto_continue",
+        prior_turn_interrupt="mid_turn_abort",
+        prompt_index=3,
+        cwd_generation=1,
+    ),
+    AssistantItem(
+        content="ok",
+        tool_calls=(ToolCall(id="call_0", name="f", arguments="{}"),),
+        model_id="m-1",
+        model_fingerprint="fp",
+        reasoning_effort="low",
+    ),
     ToolResultItem(tool_call_id="call_0", content="3", images=(ImagePart(url=PIXEL),), is_error=True),
 )
 RESPONSE: Final = SamplingResponse(
@@ -87,9 +99,14 @@ REQUEST: Final = SamplingRequest(
     temperature=0.0,
     top_p=1.0,
     max_output_tokens=1,
+    parallel_tool_calls=False,
     reasoning_effort="xhigh",
+    reasoning_summary="detailed",
     json_schema={"type": "object"},
+    conversation_id="c",
     prompt_cache_key="k",
+    cache_breakpoints=False,
+    store=True,
     stop=("a", "b"),
     n=2,
     metadata={"user": "u"},
@@ -191,7 +208,7 @@ def test_models_come_back_from_json(model: BaseModel) -> None:
 
 def test_no_field_of_the_examples_is_at_its_default() -> None:
     # Else a field that JSON drops would come back as its default and nobody would see.
-    for model in (REQUEST, RESPONSE, RESPONSE_ITEMS[0], REQUEST_ITEMS[3]):
+    for model in (REQUEST, RESPONSE, RESPONSE_ITEMS[0], RESPONSE_ITEMS[8], *REQUEST_ITEMS[1:]):
         for name, field in type(model).model_fields.items():
             if name != "type":
                 assert getattr(model, name) != field.get_default(call_default_factory=True), name
@@ -277,7 +294,7 @@ def user(**fields: Any) -> dict[str, Any]:
         (user(tool_choice="any"), "tool_choice", "'required'"),
         (user(tool_choice={"name": ""}), "tool_choice", "at least 1"),
         (user(tools=[{"name": ""}]), "tools.0.name", "at least 1"),
-        (user(hosted_tools=[{"type": ""}]), "hosted_tools.0.type", "at least 1"),
+        (user(hosted_tools=[{"type": ""}]), "hosted_tools.0.other.type", "at least 1"),
         (user(metadata={"a": 1}), "metadata.a", "1"),
         (user(extra_body={"a": object}), "extra_body.a", "object"),
         (user(extra_headers={"a": 1}), "extra_headers.a", "string"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,15 +17,18 @@ from rx_sampler.config import DoomLoopPolicy, SamplerConfig
 from rx_sampler.conversation import SamplingRequest
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 from rx_sampler.outgoing import endpoint_url, http_request, redacted
+from rx_sampler.vendor_headers import GrokHeaders
 from rx_sampler.wire.transport import HttpRequest
 
 URL: Final = "https://api.test/v1"
 KEY: Final = "sk-live-7f3d9c2b1a"
 
 
-async def made(backend: str = "chat_completions", request: SamplingRequest | None = None, **fields: Any) -> HttpRequest:
+async def made(
+    backend: str = "chat_completions", request: SamplingRequest | None = None, request_id: str = "", **fields: Any
+) -> HttpRequest:
     config = SamplerConfig.model_validate({"base_url": URL, "model": "m", "backend": backend, **fields})
-    return await http_request(get_backend(backend), request or SamplingRequest.of("hi"), config)
+    return await http_request(get_backend(backend), request or SamplingRequest.of("hi"), config, request_id)
 
 
 async def refused(**fields: Any) -> SamplingError:
@@ -60,13 +63,127 @@ async def test_messages_names_its_version() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-async def test_no_vendors_own_headers_unless_asked_for(backend: str) -> None:
-    """B103 sends `x-grok-*` headers with every request, empty where nothing is known; B094 names its own program."""
+async def test_no_vendors_own_headers_unless_asked_for_b103(backend: str) -> None:
     it = await made(backend, api_key=KEY)
     assert [name for name in it.headers if name.lower().startswith("x-grok")] == []
-    assert re.fullmatch(r"rx-sampler/[\w.+-]+", it.headers["user-agent"])
-    named = await made(backend, extra_headers={"x-grok-conv-id": "c-1", "user-agent": "product/2 rx-sampler"})
-    assert (named.headers["x-grok-conv-id"], named.headers["user-agent"]) == ("c-1", "product/2 rx-sampler")
+    named = await made(backend, extra_headers={"x-grok-conv-id": "c-1"})
+    assert named.headers["x-grok-conv-id"] == "c-1"
+
+
+def grok(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.startswith("x-grok-")}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_a_vendors_headers_name_conversation_request_and_model_b103(backend: str) -> None:
+    asked = SamplingRequest(items=SamplingRequest.of("hi").items, model="other", conversation_id="conv-7")
+    vendor = GrokHeaders(
+        session_id="s-1",
+        agent_id="a-1",
+        turn_idx=0,
+        deployment_id="d-1",
+        user_id="u-1",
+        client_identifier="my-app",
+        client_version="1.2",
+    )
+    assert grok((await made(backend, asked, "req-9", vendor_headers=vendor)).headers) == {
+        "x-grok-conv-id": "conv-7",
+        "x-grok-req-id": "req-9",
+        "x-grok-model-override": "other",
+        "x-grok-session-id": "s-1",
+        "x-grok-agent-id": "a-1",
+        "x-grok-turn-idx": "0",
+        "x-grok-deployment-id": "d-1",
+        "x-grok-user-id": "u-1",
+        "x-grok-client-identifier": "my-app",
+        "x-grok-client-version": "1.2",
+    }
+
+
+async def test_a_vendors_ids_are_empty_where_they_are_not_known_and_the_rest_left_out_b103() -> None:
+    assert grok((await made(vendor_headers=GrokHeaders())).headers) == {
+        "x-grok-conv-id": "",
+        "x-grok-req-id": "",
+        "x-grok-model-override": "m",
+        "x-grok-session-id": "",
+        "x-grok-agent-id": "",
+    }
+    blank = GrokHeaders(deployment_id="", user_id="", client_identifier="", client_version="")
+    assert (await made(vendor_headers=blank)).headers == (await made(vendor_headers=GrokHeaders())).headers
+
+
+async def test_every_other_source_of_headers_wins_over_a_vendors_b103() -> None:
+    def inject(headers: dict[str, str]) -> None:
+        del headers["x-grok-user-id"]
+
+    it = await made(
+        request=asking(**{"X-Grok-Session-Id": "of the request"}),
+        vendor_headers=GrokHeaders(session_id="s-1", agent_id="a-1", user_id="u-1"),
+        extra_headers={"x-grok-agent-id": "of the configuration"},
+        header_injector=inject,
+    )
+    sent = grok(it.headers)
+    assert (sent["x-grok-session-id"], sent["x-grok-agent-id"]) == ("of the request", "of the configuration")
+    assert "x-grok-user-id" not in sent
+
+
+class _OtherVendor:
+    def headers_for(self, request: SamplingRequest, model: str, request_id: str) -> dict[str, str]:
+        return {"X-Other": f"{len(request.items)} {model} {request_id}"}
+
+
+def _forgetful() -> dict[str, str]:
+    raise KeyError(KEY)
+
+
+class _BadVendor:
+    def __init__(self, answer: Callable[[], dict[str, str]]) -> None:
+        self._answer = answer
+
+    def headers_for(self, _request: SamplingRequest, _model: str, _request_id: str) -> dict[str, str]:
+        return self._answer()
+
+
+async def test_any_vendor_may_have_headers() -> None:
+    assert (await made(request_id="r", vendor_headers=_OtherVendor())).headers["x-other"] == "1 m r"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(lambda: {"x-a": f"{KEY}\n"}, "'x-a'"), (lambda: {"x a": "v"}, "'x a'"), (_forgetful, "raised KeyError")],
+)
+async def test_a_vendors_headers_that_cannot_be_sent_are_named_as_such(
+    answer: Callable[[], dict[str, str]], told: str
+) -> None:
+    error = await refused(vendor_headers=_BadVendor(answer))
+    assert error.kind is SamplingErrorKind.INVALID_REQUEST
+    assert "vendor_headers" in str(error)
+    assert told in str(error)
+    assert KEY not in str(error)
+
+
+SYSTEM = r"\((linux|macos|windows|\w+); \w+\)"
+
+
+async def test_the_user_agent_names_program_version_and_system_b094() -> None:
+    agent = (await made()).headers["user-agent"]
+    assert re.fullmatch(rf"rx-sampler/[\w.+-]+ {SYSTEM}", agent)
+    assert (await made(application="my-app/1.2")).headers["user-agent"] == f"my-app/1.2 {agent}"
+    assert (await made(application="my-app")).headers["user-agent"] == f"my-app {agent}"
+
+
+async def test_an_application_that_is_this_program_is_not_named_twice_b094() -> None:
+    agent = (await made()).headers["user-agent"]
+    own = agent.split(" ")[0]
+    assert (await made(application=own)).headers["user-agent"] == agent
+    # another version of it, or none, is another origin
+    assert (await made(application="rx-sampler/0.0.0.1")).headers["user-agent"] == f"rx-sampler/0.0.0.1 {agent}"
+    assert (await made(application="rx-sampler")).headers["user-agent"] == f"rx-sampler {agent}"
+
+
+async def test_an_extra_header_replaces_the_whole_user_agent() -> None:
+    named = await made(application="my-app/1.2", extra_headers={"user-agent": "product/2 rx-sampler"})
+    assert named.headers["user-agent"] == "product/2 rx-sampler"
 
 
 @pytest.mark.parametrize(("backend", "sent"), [("responses", "512"), ("chat_completions", None), ("messages", None)])
@@ -88,13 +205,21 @@ async def test_the_repetition_check_is_asked_of_responses_only(backend: str, sen
         ("chat_completions", "x_api_key"),
         ("responses", "x_api_key"),
         ("messages", "x_api_key"),
+        ("chat_completions", "api_key"),
+        ("responses", "api_key"),
+        ("messages", "api_key"),
     ],
 )
 async def test_the_key_goes_in_one_header_of_the_scheme(backend: str, scheme: str) -> None:
     # B084, B085
     it = await made(backend, api_key=KEY, auth_scheme=scheme)
-    sent = {name: value for name, value in it.headers.items() if name in ("authorization", "x-api-key")}
-    assert sent == ({"authorization": f"Bearer {KEY}"} if scheme == "bearer" else {"x-api-key": KEY})
+    sent = {name: value for name, value in it.headers.items() if name in ("authorization", "x-api-key", "api-key")}
+    expected = {
+        "bearer": {"authorization": f"Bearer {KEY}"},
+        "x_api_key": {"x-api-key": KEY},
+        "api_key": {"api-key": KEY},
+    }
+    assert sent == expected[scheme]
     assert it.has_credential
     assert KEY in it.secrets
 
@@ -125,14 +250,19 @@ async def _asynchronous() -> str:
 @pytest.mark.parametrize("resolver", [lambda: "live-token-1", _asynchronous], ids=["sync", "async"])
 @pytest.mark.parametrize(
     ("scheme", "expected"),
-    [("bearer", {"authorization": "Bearer live-token-1"}), ("x_api_key", {"x-api-key": "live-token-1"})],
+    [
+        ("bearer", {"authorization": "Bearer live-token-1"}),
+        ("x_api_key", {"x-api-key": "live-token-1"}),
+        ("api_key", {"api-key": "live-token-1"}),
+    ],
 )
 async def test_a_resolver_replaces_the_key(
     resolver: Callable[[], str | Awaitable[str]], scheme: str, expected: dict[str, str]
 ) -> None:
     # B086
     it = await made(api_key=KEY, bearer_resolver=resolver, auth_scheme=scheme)
-    assert {name: it.headers[name] for name in ("authorization", "x-api-key") if name in it.headers} == expected
+    names = ("authorization", "x-api-key", "api-key")
+    assert {name: it.headers[name] for name in names if name in it.headers} == expected
     assert KEY not in str(dict(it.headers))
     assert "live-token-1" in it.secrets
 

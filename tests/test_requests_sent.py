@@ -12,6 +12,7 @@ from fixtures_aioresponses import mocked as mocked  # the fixture
 from wires import BACKENDS, PATHS
 
 from rx_sampler import RetryPolicy, Sampler, SamplerConfig, SamplingError, SamplingErrorKind, SamplingRequest
+from rx_sampler.vendor_headers import GrokHeaders
 
 KEY: Final = "sk-live-7f3d9c2b1a"
 
@@ -122,6 +123,23 @@ async def test_headers_and_parameters_of_the_configuration_go_out(backend: str, 
     await configured.collect("hi")
     ((_, sent, _),) = mocked.sent()
     assert (sent["x-team"], sent["x-trace"]) == ("t", "1")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+async def test_every_attempt_of_a_request_carries_its_id_b103(backend: str, mocked: Mocked) -> None:
+    mocked.post(BASE_URL + PATHS[backend], status=500, payload={"error": {"message": "no"}})
+    mocked.answers(backend)
+    mocked.answers(backend)
+    once_more = RetryPolicy(max_retries=1, initial_backoff_s=0, max_backoff_s=0)
+    asking = sampler(backend, vendor_headers=GrokHeaders(session_id="s-1"), retry=once_more)
+    asked = SamplingRequest(items=SamplingRequest.of("hi").items, conversation_id="conv-7")
+    async for _ in asking.iterate(asked, request_id="req-9"):
+        pass
+    other = await asking.collect("hi")
+    sent = [headers for _, headers, _ in mocked.sent()]
+    assert [one["x-grok-req-id"] for one in sent] == ["req-9", "req-9", other.request_id]
+    assert [one["x-grok-conv-id"] for one in sent] == ["conv-7", "conv-7", ""]
+    assert {(one["x-grok-session-id"], one["x-grok-model-override"]) for one in sent} == {("s-1", "m")}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

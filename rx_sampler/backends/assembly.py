@@ -100,6 +100,7 @@ class ToolSlot:
     chars: int = 0
     carry: str = ""
     """The first half of a surrogate pair, until the second comes."""
+    extra_content: JsonObject = field(default_factory=dict[str, object])
 
     @property
     def arguments(self) -> str:
@@ -115,7 +116,12 @@ class ToolSlot:
             arguments = "{}"  # a tool without parameters: servers send "", null or nothing
         complete = bool(self.name) and (not unfinished if self.custom else json_object(arguments) is not None)
         return ToolCall(
-            id=self.id or "", name=self.name or "", arguments=arguments, complete=complete, custom=self.custom
+            id=self.id or "",
+            name=self.name or "",
+            arguments=arguments,
+            complete=complete,
+            custom=self.custom,
+            extra_content=self.extra_content,
         )
 
 

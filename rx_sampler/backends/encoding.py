@@ -8,14 +8,15 @@ items), so read it, do not change it. Whatever cannot be sent is a `SamplingErro
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, cast
-from urllib.parse import urlsplit
+from io import BytesIO
+from typing import Any, Final, cast
 
 from rx_sampler.config import SamplerConfig
 from rx_sampler.conversation import (
     BackendToolCallItem,
+    HostedTool,
     ImagePart,
     JsonObject,
     ReasoningEffort,
@@ -23,6 +24,9 @@ from rx_sampler.conversation import (
     SamplingRequest,
     ToolCall,
     ToolSpec,
+    WebSearch,
+    XSearch,
+    json_object,
 )
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
@@ -34,12 +38,10 @@ __all__ = [
     "checked_image_url",
     "finished",
     "function_tools",
-    "has_tools",
+    "has_choice",
     "hosted_tools",
     "invalid",
     "is_messages_wire",
-    "is_openai_host",
-    "json_object",
     "object_arguments",
     "parse_data_uri",
     "present",
@@ -54,11 +56,8 @@ STRUCTURED_OUTPUT_NAME = "structured_output"
 
 _SHOWN_CHARS = 60  # of a refused value in an error message
 _SUMMARY_CHARS = 100  # of a query, URL or program in a summary line
-
-# OpenAI's own chat servers are stricter and newer than those that imitate them: reasoning models refuse `max_tokens`
-# and want `max_completion_tokens`, which many compatible servers do not know; message keys outside the published
-# schema, such as `reasoning_content`, are an error there and needed elsewhere. A host matches with its subdomains.
-_OPENAI_HOSTS = ("api.openai.com", "openai.azure.com", "openai.azure.us", "cognitiveservices.azure.com")
+_LARGE_BODY_CHARS: Final = 1024 * 1024
+_LARGE_PIECE_CHARS: Final = 64 * 1024
 
 
 def invalid(field: str, value: object, expected: str) -> SamplingError:
@@ -74,30 +73,66 @@ def body_bytes(body: Mapping[str, object]) -> bytes:
 
     A lone surrogate has no UTF-8 form and goes as U+FFFD, as it would arrive in a stream. Raises `SamplingError`
     (`invalid_request`) naming the field that is not JSON: an infinite number, a set, a dict that contains itself.
+
+    Memory: the result, and for a while the longest string in it twice over. Written in one go, a conversation with
+    images would be there three times.
     """
-    try:
-        text = _dumps(body)
-    except (TypeError, ValueError, RecursionError) as error:
-        field = next((key for key, value in body.items() if not _is_json(value)), "body")
-        message = f"request body field {field!r} is not JSON ({error}): use objects, arrays, strings, finite numbers"
-        raise SamplingError.of(SamplingErrorKind.INVALID_REQUEST, message) from error
+    chars = _rough_chars(body)
+    out = BytesIO()
+    if is_large := chars >= _LARGE_BODY_CHARS:
+        # Growing by and by takes an eighth more than it needs.
+        out.seek(chars)
+        out.write(b" ")
+        out.seek(0)
+    for number, (key, value) in enumerate(body.items()):
+        out.write(b"," if number else b"{")
+        try:
+            out.write(_utf8(_dumps(key)) + b":")
+            for piece in _pieces(value) if is_large else (_dumps(value),):
+                out.write(_utf8(piece))
+        except (TypeError, ValueError, RecursionError) as error:
+            message = f"request body field {key!r} is not JSON ({error}): use objects, arrays, strings, finite numbers"
+            raise SamplingError.of(SamplingErrorKind.INVALID_REQUEST, message) from error
+    out.write(b"}" if body else b"{}")
+    out.truncate()
+    return out.getvalue()
+
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _pieces(value: object) -> Iterator[str]:
+    """The JSON of a value, cut wherever it is long between two of its parts."""
+    if isinstance(value, str) or _rough_chars(value) < _LARGE_PIECE_CHARS:
+        yield _dumps(value)
+    elif isinstance(value, list):
+        for number, element in enumerate(cast("list[object]", value)):
+            yield "," if number else "["
+            yield from _pieces(element)
+        yield "]"
+    else:
+        for number, (key, inner) in enumerate(cast("dict[object, object]", value).items()):
+            yield _dumps({key: None})[:-5].replace("{", "," if number else "{", 1)
+            yield from _pieces(inner)
+        yield "}"
+
+
+def _rough_chars(value: Any, depth: int = 8) -> int:
+    """About how long the JSON of a value is, as far as `depth` levels tell: it may hold itself."""
+    kind = value.__class__
+    if kind is str:
+        return len(value) + 3
+    if depth and kind is dict:
+        return sum([_rough_chars(inner, depth - 1) for inner in value.values()]) + 15 * len(value)
+    return sum([_rough_chars(one, depth - 1) for one in value]) if depth and kind is list else 8
+
+
+def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
         # UTF-16 joins what are two halves of one character and only replaces what is really alone.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
-
-
-def _dumps(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _is_json(value: object) -> bool:
-    try:
-        _dumps(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,12 +163,6 @@ def settings(request: SamplingRequest, config: SamplerConfig) -> Settings:
     )
 
 
-def is_openai_host(base_url: str) -> bool:
-    """Whether a chat server is OpenAI's own or Azure's OpenAI service, by host name."""
-    host = (urlsplit(base_url).hostname or "").lower()
-    return any(host == known or host.endswith("." + known) for known in _OPENAI_HOSTS)
-
-
 def present(**fields: object) -> JsonObject:
     """The fields that have a value, in the order given."""
     return {name: value for name, value in fields.items() if value is not None}
@@ -159,33 +188,37 @@ def refuse_several_choices(request: SamplingRequest, backend: str) -> None:
         )
 
 
-def function_tools(request: SamplingRequest) -> tuple[ToolSpec, ...]:
+def hosted_tools(
+    request: SamplingRequest,
+    *,
+    web_search: Callable[[WebSearch], JsonObject] | None = None,
+    x_search: Callable[[XSearch], JsonObject] | None = None,
+) -> list[JsonObject]:
+    """The hosted tools as the wire takes them: `type` and every further key as given.
+
+    `web_search` and `x_search` say how the wire writes those; where it has none they are left out.
+    """
+    wire: list[JsonObject] = []
+    for tool in request.hosted_tools:
+        match tool:
+            case HostedTool():
+                wire.append(tool.model_dump())
+            case WebSearch():
+                wire += [web_search(tool)] if web_search else []
+            case XSearch():
+                wire += [x_search(tool)] if x_search else []
+    return wire
+
+
+def function_tools(request: SamplingRequest, hosted: Iterable[Mapping[str, Any]]) -> tuple[ToolSpec, ...]:
     """The client's tools, without those whose name a hosted tool claims: names must be unique, and hosted wins."""
-    claimed = {name for tool in request.hosted_tools for name in (tool.type, (tool.model_extra or {}).get("name"))}
+    claimed = {name for tool in hosted for name in (tool.get("type"), tool.get("name"))}
     return tuple(tool for tool in request.tools if tool.name not in claimed)
 
 
-def hosted_tools(request: SamplingRequest) -> list[JsonObject]:
-    """The hosted tools as the wire takes them: `type` and every further key as given."""
-    return [tool.model_dump() for tool in request.hosted_tools]
-
-
-def has_tools(request: SamplingRequest) -> bool:
+def has_choice(request: SamplingRequest, tools: Sequence[JsonObject]) -> bool:
     """Whether the body will hold tools, without which a tool choice is an error on the wire."""
-    return bool(request.tools or request.hosted_tools or request.extra_body.get("tools"))
-
-
-def json_object(arguments: str) -> JsonObject | None:
-    """The arguments of a call as a dict; None if they are not one JSON object (RFC 8259: NaN is not JSON)."""
-    try:
-        value: object = json.loads(arguments, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return None
-    return cast("JsonObject", value) if isinstance(value, dict) else None  # JSON's keys are strings
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    return bool(tools or request.extra_body.get("tools"))
 
 
 def object_arguments(call: ToolCall) -> str:
@@ -215,6 +248,8 @@ def parse_data_uri(url: str, field: str) -> DataUri:
     head, comma, data = url.partition(",")
     media_type, *parameters = head.removeprefix("data:").lower().split(";")
     media_type = media_type.strip() or "image/png"
+    if media_type == "image/jpg":  # what many write, and no registry knows
+        media_type = "image/jpeg"
     is_base64 = bool(parameters) and parameters[-1].strip() == "base64"
     if not comma or not data.strip() or not is_base64 or not media_type.startswith("image/"):
         raise invalid(field, url, "an inline image is data:image/png;base64,DATA (or another image type)")

@@ -27,15 +27,21 @@ def hint_for(error: SamplingErrorInfo, cause: BaseException | None, key_variable
         return "the prompt and the answer do not fit into the model's context"
     if error.status == 404:
         return "check the model's name and the base URL; most end in /v1"
+    if error.status == 407 or (error.message.startswith("the proxy") and " answered 407:" in error.message):
+        return "the proxy wants a user and a password: RX_SAMPLER_PROXY=http://USER:PASSWORD@HOST:PORT"
     if "html" in error.message.lower():
         return "that is a web page; most base URLs end in /v1"
     if error.kind is not SamplingErrorKind.HTTP or error.status is not None:
         return None
     causes = list(_chain(cause))
+    if error.message.startswith("cannot connect to the proxy"):
+        return "check the proxy: RX_SAMPLER_PROXY, or HTTPS_PROXY with RX_SAMPLER_TRUST_ENV"
     if any(_refused(one) for one in causes):
         return "nothing listens there: is the server running, and is the port right?"
     if any(isinstance(one, socket.gaierror) or "DNS" in type(one).__name__ for one in causes):
         return "check the base URL"
+    if any(isinstance(one, ssl.SSLCertVerificationError) or "Certificate" in type(one).__name__ for one in causes):
+        return "its certificate is not trusted: for an authority of your own, RX_SAMPLER_CA_BUNDLE=FILE.pem"
     if any(isinstance(one, ssl.SSLError) or "SSL" in type(one).__name__ for one in causes):
         return "TLS failed: check https:// or http:// in the base URL"
     return None

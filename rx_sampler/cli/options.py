@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["ServerOptions", "UnusableError", "key_variable", "one_line", "resolve"]
 
 _SERVER_VARIABLES = ("RX_SAMPLER_PROVIDER", "RX_SAMPLER_BASE_URL")
-_VARIABLES = (*_SERVER_VARIABLES, "RX_SAMPLER_BACKEND", "RX_SAMPLER_MODEL", "RX_SAMPLER_API_KEY")
+_VARIABLES = (
+    *_SERVER_VARIABLES,
+    "RX_SAMPLER_BACKEND",
+    "RX_SAMPLER_MODEL",
+    "RX_SAMPLER_API_KEY",
+    "RX_SAMPLER_AUTH_SCHEME",
+)
+"""What describes a server. The others that `SamplerConfig.from_env` reads are about the way there, or what is asked."""
 
 
 class UnusableError(Exception):
@@ -80,7 +87,9 @@ def key_variable(options: ServerOptions, environ: Mapping[str, str]) -> str | No
         return options.api_key_env
     provider = options.provider or ("" if options.base_url else environ.get("RX_SAMPLER_PROVIDER", ""))
     preset = PRESETS.get(provider.lower())
-    return preset.key_env if preset and not environ.get("RX_SAMPLER_API_KEY") else None
+    if preset is None or environ.get("RX_SAMPLER_API_KEY"):
+        return None
+    return next((name for name in preset.other_key_envs if environ.get(name, "").strip()), preset.key_env)
 
 
 def _key(variable: str, environ: Mapping[str, str]) -> str:

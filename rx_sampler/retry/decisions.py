@@ -29,7 +29,8 @@ DOOM_LOOP_WAIT_S: Final = 0.25
 _MAX_DOUBLINGS: Final = 64
 
 _IMAGE_CODES: Final = frozenset({"invalid_image", "payload_too_large", "request_too_large"})
-_IMAGE_PHRASES: Final = ("could not process image", ".image.source.")
+_IMAGE_PHRASES: Final = ("could not process image", ".image.source.", "image input is not supported")
+"""Of Anthropic, twice, and of llama.cpp, whose status for it is 500."""
 
 
 class Action(StrEnum):

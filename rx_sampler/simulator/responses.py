@@ -15,7 +15,7 @@ from .asks import (
     Problem,
     RefusedError,
     Tool,
-    forced_tools,
+    called_tools,
     input_tokens,
     last_user_text,
     positive_int,
@@ -66,7 +66,7 @@ class Responses:
 
     def read(self, body: JsonObject) -> Ask:
         model = required_text(body, "model")
-        reasoning = as_object(body.get("reasoning"))
+        reasoning = as_object(body.get("reasoning")) or {}
         output = as_object(body.get("text")) or {}
         return Ask(
             body=body,
@@ -75,10 +75,10 @@ class Responses:
             input_tokens=input_tokens(body, "instructions", "input", "tools"),
             stream=body.get("stream") is True,
             max_output_tokens=positive_int(body, "max_output_tokens"),
-            forced_tools=_forced_tools(body),
-            wants_reasoning=reasoning is not None and reasoning.get("effort") != "none",
+            called_tools=_called_tools(body),
+            wants_reasoning=reasoning.get("effort") not in (None, "none"),
             # OpenAI reasons in private unless a summary is asked for.
-            shows_reasoning=reasoning is not None and reasoning.get("summary") is not None,
+            shows_reasoning=reasoning.get("summary") is not None,
             json_schema=structured_output_schema(output.get("format")),
         )
 
@@ -147,7 +147,7 @@ def _prompt(body: JsonObject) -> str:
     return last_user_text(required_list(body, "input"))
 
 
-def _forced_tools(body: JsonObject) -> tuple[Tool, ...]:
+def _called_tools(body: JsonObject) -> tuple[Tool, ...]:
     tools = [
         Tool(name=name, schema=as_object(tool.get("parameters")) or {})
         for tool in objects_in(body.get("tools"))
@@ -159,7 +159,17 @@ def _forced_tools(body: JsonObject) -> tuple[Tool, ...]:
     if wanted.get("type") == "allowed_tools" and wanted.get("mode") == "required":
         named = objects_in(wanted.get("tools"))
     names = [name for entry in named if (name := as_text(entry.get("name")))]
-    return forced_tools(tools, choice, forced=choice == "required", named=names)
+    forced = choice == "required" or (choice in (None, "auto") and _wants_a_call(body))
+    return called_tools(tools, choice, forced=forced, named=names)
+
+
+def _wants_a_call(body: JsonObject) -> bool:
+    """Whether the model, which is free to call a tool, does: once, before it says anything of its own."""
+    items = [(item.get("type"), item.get("role")) for item in objects_in(body.get("input"))]
+    own = [place for place, (kind, role) in enumerate(items) if kind == "function_call" or role == "assistant"]
+    since = [kind for kind, _ in items[own[-1] if own else 0 :]]  # since it last had its say
+    output = as_object(body.get("text")) or {}
+    return structured_output_schema(output.get("format")) is None and "function_call_output" not in since
 
 
 def _response(

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Final
 
@@ -23,6 +25,8 @@ from rx_sampler.errors import SamplingError, SamplingErrorKind
 from .connection_loss import told_of_loss
 from .inflate import inflater_for
 from .network_errors import NETWORK_ERRORS, is_reset, translated
+from .proxy import Proxied, Proxy
+from .tls import trusting
 from .transport import Connected, HttpRequest, Passage, Prepare, ResponseHead, Wire
 
 __all__ = ["HttpTransport"]
@@ -43,10 +47,17 @@ class HttpTransport:
     Between `open()` and `aclose()` connections are kept for reuse. Outside, each exchange has a connection of its
     own that closes with it, so that a transport that nobody closes leaves nothing behind, and one that is used under
     several event loops in turn (notebooks, `asyncio.run` twice) never touches a dead one.
+
+    `proxy` carries everything, whatever the environment says; `ca_bundle` is a PEM file of authorities to trust besides
+    the system's. Raises ValueError for one that cannot be used.
     """
 
-    def __init__(self, *, trust_env: bool = False) -> None:
+    def __init__(
+        self, *, trust_env: bool = False, proxy: str | None = None, ca_bundle: Path | str | None = None
+    ) -> None:
         self._trust_env = trust_env
+        self._proxy = None if proxy is None else Proxy.of(proxy)
+        self._ssl: ssl.SSLContext | bool = True if ca_bundle is None else trusting(ca_bundle)
         self._pooled: aiohttp.ClientSession | None = None
         self._pool_loop: asyncio.AbstractEventLoop | None = None
         self._running: dict[asyncio.Task[None], _Exchange] = {}
@@ -81,9 +92,9 @@ class HttpTransport:
         trace.on_connection_reuseconn.append(reused)
         # No limit here: a queue inside the connector would hide as a slow server.
         connector = (
-            aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30)
+            aiohttp.TCPConnector(limit=0, ttl_dns_cache=300, keepalive_timeout=30, ssl=self._ssl)
             if keeps_connections
-            else aiohttp.TCPConnector(limit=0, force_close=True)
+            else aiohttp.TCPConnector(limit=0, force_close=True, ssl=self._ssl)
         )
         return aiohttp.ClientSession(
             connector=connector,
@@ -120,7 +131,7 @@ class HttpTransport:
         def subscribe(
             observer: abc.ObserverBase[Wire], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            exchange = _Exchange(prepare, observer, is_over)
+            exchange = _Exchange(prepare, observer, is_over, self._proxy)
             task = asyncio.get_running_loop().create_task(exchange.run(self._session), name="rx_sampler exchange")
             self._running[task] = exchange
             task.add_done_callback(self._running.pop)
@@ -141,8 +152,11 @@ class _ObserverRaisedError(Exception):
 class _Exchange:
     """One request and its response, owned by one task."""
 
-    def __init__(self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool]) -> None:
+    def __init__(
+        self, prepare: Prepare, observer: abc.ObserverBase[Wire], is_over: Callable[[], bool], proxy: Proxy | None
+    ) -> None:
         self._prepare = prepare
+        self._proxy = proxy
         self._passage: Passage | None = None
         self._observer = observer
         self._is_over = is_over
@@ -234,13 +248,16 @@ class _Exchange:
     async def _sent(
         self, session: aiohttp.ClientSession, request: HttpRequest, connected: Callable[[bool], None]
     ) -> aiohttp.ClientResponse:
+        proxied = Proxied() if self._proxy is None else self._proxy.carrying(request.url)
         try:
             return await session.post(
                 request.url,
                 data=request.body,
-                headers=request.headers,
+                headers={**request.headers, **proxied.headers},
                 allow_redirects=False,
                 trace_request_ctx=connected,
+                proxy=proxied.url,
+                proxy_headers=proxied.connect_headers,
             )
         except NETWORK_ERRORS as error:
             failure = translated(error, request.host)

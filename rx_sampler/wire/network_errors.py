@@ -27,9 +27,16 @@ def translated(error: Exception, host: str) -> SamplingError:
     The cause hangs on it where it holds no secret.
     """
     retryable = True
-    if isinstance(error, ValueError):  # aiohttp.InvalidURL is one
+    # ValueError: aiohttp.InvalidURL is one, and so is ssl.SSLCertVerificationError, which says nothing of the URL
+    if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
         return SamplingError.of(SamplingErrorKind.INVALID_REQUEST, f"the URL of the request is not valid: {host}")
-    if isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        message = f"cannot connect to the proxy on the way to {host}: {_reason(error)}"
+    elif isinstance(error, aiohttp.ClientHttpProxyError):
+        # The words are the proxy's; the answer of one that refuses us will not change.
+        message = f"the proxy on the way to {host} answered {error.status}: {' '.join(error.message.split())[:200]}"
+        retryable = error.status >= 500
+    elif isinstance(error, ssl.SSLError | aiohttp.ClientSSLError):
         message, retryable = f"the TLS connection to {host} failed: {_reason(error)}", False
     elif isinstance(error, aiohttp.ClientConnectorDNSError):
         message = f"the host name of {host} cannot be resolved"
@@ -45,11 +52,18 @@ def translated(error: Exception, host: str) -> SamplingError:
         message = f"the connection to {host} broke: {_reason(error)}"
     failure = SamplingError.of(SamplingErrorKind.HTTP, message, is_retryable=retryable)
     if not isinstance(error, aiohttp.ClientResponseError):  # that one holds the request, its headers and URL
-        failure.__cause__ = error
+        key = error.args[0] if error.args else None  # of a connection: holds the credentials of the environment's proxy
+        failure.__cause__ = _inner(error) if getattr(key, "proxy_auth", None) else error
     return failure
 
 
+def _inner(error: BaseException) -> BaseException:
+    """What the socket or the TLS layer said, inside of what aiohttp makes of it."""
+    return getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+
+
 def _reason(error: BaseException) -> str:
-    inner = getattr(error, "os_error", error)
-    text = getattr(inner, "strerror", None) or getattr(inner, "reason", None) or type(inner).__name__
+    inner = _inner(error)
+    text = getattr(inner, "verify_message", None) or getattr(inner, "strerror", None) or getattr(inner, "reason", None)
+    text = text or type(inner).__name__
     return str(text)[:200]

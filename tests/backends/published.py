@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, cast
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 
 from rx_sampler.conversation import JsonObject
 
@@ -25,6 +25,8 @@ def _adapter(params: Any) -> TypeAdapter[JsonObject]:
 
 
 def _plain(value: object) -> Any:
+    if isinstance(value, BaseModel):  # of an answer, which Anthropic's type takes back as it came
+        value = value.model_dump(exclude_unset=True)
     # pydantic validates an Iterable only while it is read: reading it all is part of the check.
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in cast("Mapping[str, object]", value).items()}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 
 from rx_sampler.backends.chat_completions.request import PATH, encode
+from rx_sampler.backends.history import NO_RESULT
 from rx_sampler.config import SamplerConfig
 from rx_sampler.conversation import (
     AssistantItem,
@@ -29,6 +31,7 @@ from rx_sampler.conversation import (
     ToolSpec,
     UserItem,
 )
+from rx_sampler.dialects import ChatDialect, ToolIdRule
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
 from .published import as_published
@@ -88,6 +91,7 @@ def test_everything_at_once_and_in_order_b054() -> None:
         json_schema={"type": "object"},
         reasoning_effort="high",
         metadata={"trace": "t1"},
+        store=True,
         prompt_cache_key="never on this wire",
     )
     assert list(body.items()) == [
@@ -121,6 +125,7 @@ def test_everything_at_once_and_in_order_b054() -> None:
         ),
         ("reasoning_effort", "high"),
         ("metadata", {"trace": "t1"}),
+        ("store", True),
         ("stream", True),
         ("stream_options", {"include_usage": True}),
     ]
@@ -184,13 +189,14 @@ def test_tool_calls_keep_ids_names_arguments_and_order_b047() -> None:
     assert silent["messages"][1:] == [
         {"role": "assistant", "content": None, "tool_calls": wire},
         {"role": "tool", "tool_call_id": "c2", "content": "12:00"},
+        {"role": "tool", "tool_call_id": "call:1", "content": NO_RESULT},
     ]
     for body in (whole, silent):
         assert as_published(CompletionCreateParamsStreaming, body) == body
 
 
 def test_arguments_that_are_no_object_become_one_b035() -> None:
-    [message] = messages_of(ToolCall(id="c", name="f", arguments='{"city": "東京', complete=False))
+    message, _ = messages_of(ToolCall(id="c", name="f", arguments='{"city": "東京', complete=False))
     assert message["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
@@ -345,6 +351,89 @@ class TestTurns:
         ]
         silent = ToolResultItem(tool_call_id="c", content="", images=(ImagePart(url=PIXEL),))
         assert messages_of(silent)[0]["content"] == [image]
+
+    def test_where_tool_messages_hold_text_alone_the_user_shows_the_images(self) -> None:
+        calls = [ToolCall(id=name, name="look", arguments="{}") for name in ("a", "b")]
+        shots = [ToolResultItem(tool_call_id=name, content="a shot", images=[ImagePart(url=PIXEL)]) for name in "ab"]
+        body = body_of(ASK, *calls, *shots, ASK, base_url="https://api.openai.com/v1")
+        assert [message["role"] for message in body["messages"]] == [
+            "user",
+            "assistant",
+            "tool",
+            "tool",
+            "user",
+            "user",
+        ]
+        assert [message["content"] for message in body["messages"][2:4]] == ["a shot", "a shot"]
+        image = {"type": "image_url", "image_url": {"url": PIXEL}}
+        assert body["messages"][4]["content"] == [
+            {"type": "text", "text": "Images of the result of a:"},
+            image,
+            {"type": "text", "text": "Images of the result of b:"},
+            image,
+        ]
+        assert as_published(CompletionCreateParamsStreaming, body) == body
+
+
+class TestDialects:
+    @staticmethod
+    def body(*items: Item, dialect: ChatDialect, **fields: Any) -> JsonObject:
+        return encode(SamplingRequest(items=items, **fields), config(chat_dialect=dialect))
+
+    def test_where_earlier_reasoning_goes(self) -> None:
+        items = (ReasoningItem(text="hm", details=({"type": "reasoning.text"},)), TextItem(text="42"), ASK)
+        for name in ("reasoning_content", "reasoning"):
+            dialect = ChatDialect(reasoning_field=name, takes_reasoning_details=False)
+            [said, _] = self.body(*items, dialect=dialect)["messages"]
+            assert said == {"role": "assistant", "content": "42", name: "hm"}
+        bare = ChatDialect(reasoning_field=None)
+        [said, _] = self.body(*items, dialect=bare)["messages"]
+        assert said == {"role": "assistant", "content": "42", "reasoning_details": [{"type": "reasoning.text"}]}
+
+    def test_how_an_effort_is_told(self) -> None:
+        assert self.body(ASK, dialect=ChatDialect(), reasoning_effort="low")["reasoning_effort"] == "low"
+        nested = self.body(ASK, dialect=ChatDialect(effort_field="reasoning.effort"), reasoning_effort="low")
+        assert nested["reasoning"] == {"effort": "low"}
+        assert "reasoning_effort" not in nested
+        assert "effort" not in repr(self.body(ASK, dialect=ChatDialect(effort_field=None), reasoning_effort="low"))
+
+    def test_what_is_left_out(self) -> None:
+        spare = ChatDialect(includes_usage=False, takes_metadata=False, max_tokens_field="max_completion_tokens")
+        body = self.body(ASK, dialect=spare, metadata={"a": "b"}, max_output_tokens=5)
+        assert "stream_options" not in body
+        assert "metadata" not in body
+        assert body["max_completion_tokens"] == 5
+        stored = self.body(ASK, dialect=spare, metadata={"a": "b"}, store=True)
+        assert (stored["metadata"], stored["store"]) == ({"a": "b"}, True)
+        assert "store" not in self.body(ASK, dialect=spare, store=False)
+
+    def test_ids_of_calls(self) -> None:
+        call, result = ToolCall(id="call_0123456789", name="f", arguments="{}"), "call_0123456789"
+        dialect = ChatDialect(tool_ids=ToolIdRule(characters="A-Za-z0-9", length=9))
+        said, told = self.body(call, ToolResultItem(tool_call_id=result, content="x"), dialect=dialect)["messages"]
+        wire_id = said["tool_calls"][0]["id"]
+        assert re.fullmatch("[A-Za-z0-9]{9}", wire_id)
+        assert told["tool_call_id"] == wire_id
+
+    def test_what_a_server_put_beside_a_call_goes_back(self) -> None:
+        extra: JsonObject = {"google": {"thought_signature": "c2ln"}}
+        call = ToolCall(id="c", name="f", arguments="{}", extra_content=extra)
+        said, _ = self.body(call, dialect=ChatDialect())["messages"]
+        assert said["tool_calls"][0]["extra_content"] == extra
+        said, _ = self.body(call, dialect=ChatDialect(takes_extra_content=False))["messages"]
+        assert "extra_content" not in said["tool_calls"][0]
+
+
+def test_one_call_at_a_time() -> None:
+    body = body_of(ASK, tools=(CLOCK,), parallel_tool_calls=False)
+    assert body["parallel_tool_calls"] is False
+    assert as_published(CompletionCreateParamsStreaming, body) == body
+    assert "parallel_tool_calls" not in body_of(ASK, parallel_tool_calls=False)
+
+
+def test_how_closely_an_image_is_looked_at() -> None:
+    [message] = messages_of(UserItem(content=(ImagePart(url=PIXEL, detail="low"),)))
+    assert message["content"][0]["image_url"] == {"url": PIXEL, "detail": "low"}
 
 
 class TestRefused:

@@ -267,6 +267,24 @@ def test_encrypted_reasoning_is_kept_and_no_token() -> None:
     assert completed(events).items == (ReasoningItem(details=(sealed,)), TextItem(text="x"))
 
 
+def details_of(*details: JsonObject) -> tuple[JsonObject, ...]:
+    frames = [chat({"reasoning_details": [{"type": "reasoning.text", "index": 0, **detail}]}) for detail in details]
+    [item, _] = completed(run(CHAT, sse(*frames, says("x", "stop"), DONE))).items
+    assert isinstance(item, ReasoningItem)
+    return item.details
+
+
+def test_a_signature_ends_its_block_and_an_empty_one_takes_none_away() -> None:
+    [whole] = details_of({"text": "a"}, {"text": "b", "signature": "S1"}, {"text": "", "signature": ""})
+    assert (whole["text"], whole["signature"]) == ("ab", "S1")
+    two = details_of({"text": "a", "signature": "S1"}, {"text": "b", "signature": "S2"})
+    assert [(one["text"], one["signature"]) for one in two] == [("a", "S1"), ("b", "S2")]
+    late = details_of({"text": "a"}, {"text": "", "signature": "S1"}, {"text": "b"})
+    assert [(one["text"], one.get("signature")) for one in late] == [("a", "S1"), ("b", None)]
+    named = details_of({"text": "a", "id": "1"}, {"text": "b", "id": "2"}, {"text": "c", "id": "2"})
+    assert [one["text"] for one in named] == ["a", "bc"]
+
+
 def test_reasoning_details_go_back_as_whole_blocks() -> None:
     """OpenRouter wants the sequence back unmodified: fragments of one block joined, its signature kept."""
     first = {"type": "reasoning.text", "index": 0, "text": "one, "}
@@ -539,6 +557,18 @@ def test_two_calls(frames: list[Frame]) -> None:
     assert calls(completed(events)) == [("a", "f", '{"n":1}', True), ("b", "f", '{"n":2}', True)]
     for index, wanted in enumerate(('{"n":1}', '{"n":2}')):
         assert "".join(part or "" for at, _, _, part in tool_deltas(events) if at == index) == wanted
+
+
+def test_what_a_server_puts_beside_a_call_stays_with_it() -> None:
+    """Gemini's compatible endpoint signs a call there, and refuses a next turn without the signature."""
+    signed = {"google": {"thought_signature": "c2ln"}}
+    call: JsonObject = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    events = run(CHAT, sse(chat({"tool_calls": [{**call, "extra_content": signed}]}), chat({}, "tool_calls"), DONE))
+    assert completed(events).tool_calls[0].extra_content == signed
+    nothing: list[object] = [None, "x", []]
+    for odd in nothing:
+        events = run(CHAT, sse(chat({"tool_calls": [{**call, "extra_content": odd}]}), chat({}, "tool_calls"), DONE))
+        assert completed(events).tool_calls[0].extra_content == {}
 
 
 def test_made_up_ids_are_stable_and_differ() -> None:

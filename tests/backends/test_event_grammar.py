@@ -41,6 +41,7 @@ from rx_sampler import (
 )
 from rx_sampler.backends.assembly import Context
 from rx_sampler.backends.base import ChunkDecoder, EventReader
+from rx_sampler.events import ToolResultAdded
 from rx_sampler.testing.grammar import GrammarError, check_events
 from rx_sampler.wire.idle import Pulse
 from rx_sampler.wire.sse import SseParser
@@ -279,6 +280,8 @@ class Stream:
                 where = frozenset({at})
             case ReasoningCompleted() | AnnotationAdded():
                 where = self.sums(at, shift=-1)
+            case ToolResultAdded():  # of no backend's making
+                raise AssertionError(event)
         return Case(f"without {at}", [*events[:at], *events[at + 1 :]], where)
 
     def _without_token(self, at: int) -> frozenset[int] | None:

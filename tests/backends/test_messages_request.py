@@ -9,6 +9,7 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from pydantic import ValidationError
 
+from rx_sampler.backends.history import NO_RESULT
 from rx_sampler.backends.messages.request import HEADERS, PATH, encode
 from rx_sampler.config import SamplerConfig
 from rx_sampler.conversation import (
@@ -30,6 +31,8 @@ from rx_sampler.conversation import (
     ToolResultItem,
     ToolSpec,
     UserItem,
+    WebSearch,
+    XSearch,
 )
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
@@ -49,7 +52,7 @@ SERVER_CALL: JsonObject = {
 }
 SERVER_RESULT: JsonObject = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
 SEARCHED = BackendToolCallItem(call_id="srvtoolu_1", name="web_search", wire=(SERVER_CALL, SERVER_RESULT))
-CONFIG = SamplerConfig(base_url="https://api.anthropic.com/v1", backend="messages", model="m")
+CONFIG = SamplerConfig(base_url="https://api.anthropic.com/v1", backend="messages", model="m", cache_breakpoints=False)
 
 
 def body_of(*items: Item, **fields: Any) -> JsonObject:
@@ -65,6 +68,10 @@ def blocks_of(*items: Item) -> list[JsonObject]:
     return message["content"]
 
 
+def unanswered(call_id: str) -> JsonObject:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": NO_RESULT, "is_error": True}
+
+
 def test_path_and_headers() -> None:
     assert PATH == "/messages"
     assert dict(HEADERS) == {"anthropic-version": "2023-06-01"}
@@ -74,7 +81,7 @@ def test_system_and_user() -> None:
     body = body_of(SYSTEM, ASK)
     assert body == {
         "model": "m",
-        "max_tokens": 8192,
+        "max_tokens": 32_000,
         "system": [{"type": "text", "text": "Be brief."}],
         "messages": [ASKED],
         "stream": True,
@@ -127,9 +134,11 @@ def test_metadata_without_user_id_is_not_sent() -> None:
 
 
 def test_max_tokens_b070() -> None:
-    """Request, else configuration, else 8192: the reference's 128000 is more than some models take."""
+    """Request, else configuration, else 128,000; 32,000 at Anthropic, some of whose models refuse more."""
     limited = CONFIG.model_copy(update={"max_output_tokens": 1024})
-    assert body_of(ASK)["max_tokens"] == 8192
+    elsewhere = CONFIG.model_copy(update={"base_url": "http://127.0.0.1:1/v1"})
+    assert body_of(ASK)["max_tokens"] == 32_000
+    assert encode(SamplingRequest(items=(ASK,)), elsewhere)["max_tokens"] == 128_000
     assert encode(SamplingRequest(items=(ASK,)), limited)["max_tokens"] == 1024
     assert encode(SamplingRequest(items=(ASK,), max_output_tokens=5), limited)["max_tokens"] == 5
 
@@ -215,6 +224,15 @@ class TestReasoning:
     def test_without_a_signature_no_block_b078(self, item: ReasoningItem) -> None:
         assert messages_of(ASK, item) == [ASKED]
 
+    def test_a_thought_goes_back_to_a_server_that_signs_none_b078(self) -> None:
+        """llama.cpp sends an empty signature, and takes it back; Anthropic would refuse it."""
+        unsigned = ReasoningItem(text="hm", signature="")
+        elsewhere = CONFIG.model_copy(update={"base_url": "http://127.0.0.1:1/v1"})
+        body = encode(SamplingRequest(items=(ASK, unsigned)), elsewhere)
+        assert body["messages"][1]["content"] == [{"type": "thinking", "thinking": "hm", "signature": ""}]
+        nothing = encode(SamplingRequest(items=(ASK, ReasoningItem(signature=""))), elsewhere)
+        assert nothing["messages"] == messages_of(ASK, unsigned) == [ASKED]
+
 
 class TestTurns:
     def test_parallel_results_share_one_user_message_b079(self) -> None:
@@ -248,16 +266,24 @@ class TestTurns:
             TextItem(text="Done."),
             RefusalItem(text="No more."),
         )
-        assert blocks_of(*items) == [
-            {"type": "text", "text": "I look."},
-            use,
-            {"type": "text", "text": "Done."},
-            {"type": "text", "text": "No more."},
+        assert messages_of(*items, SEARCHED) == [
+            {"role": "assistant", "content": [{"type": "text", "text": "I look."}, use]},
+            {"role": "user", "content": [unanswered("a")]},  # an assistant item is a turn of its own
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "text", "text": "Done."},
+                    {"type": "text", "text": "No more."},
+                    SERVER_CALL,
+                    SERVER_RESULT,
+                ],
+            },
         ]
 
     def test_white_space_alone_is_no_block(self) -> None:
         call = ToolCall(id="a", name="clock", arguments="{}")
-        assert [block["type"] for block in blocks_of(TextItem(text="\n\n"), call)] == ["tool_use"]
+        said, _ = messages_of(TextItem(text="\n\n"), call)
+        assert [block["type"] for block in said["content"]] == ["tool_use"]
         assert messages_of(ASK, AssistantItem(), TextItem(text=" "), RefusalItem(text="")) == [ASKED]
         user = UserItem(content=(TextPart(text=" "), TextPart(text="x")))
         assert blocks_of(user) == [{"type": "text", "text": "x"}]
@@ -286,6 +312,8 @@ class TestTurns:
             novel,
             {"type": "text", "text": "b"},
         ]
+        here, elsewhere = (OpaqueItem(wire=novel, backend=backend) for backend in ("messages", "responses"))
+        assert blocks_of(here, elsewhere) == [novel]
 
     def test_backend_calls_of_another_wire_are_told_b052(self) -> None:
         wire = ({"type": "web_search_call", "id": "w", "action": {"type": "search", "query": "owls"}},)
@@ -313,12 +341,16 @@ class TestToolCalls:
 
     @pytest.mark.parametrize("arguments", ["", '{"city": "東京', "[1]", "null"])
     def test_arguments_that_are_no_object_become_one(self, arguments: str) -> None:
-        [block] = blocks_of(ToolCall(id="a", name="f", arguments=arguments, complete=False))
-        assert block["input"] == {}
+        said, _ = messages_of(ToolCall(id="a", name="f", arguments=arguments, complete=False))
+        assert said["content"][0]["input"] == {}
+
+    def test_a_number_beyond_a_float_is_not_sent(self) -> None:
+        said, _ = messages_of(ToolCall(id="a", name="f", arguments='{"a": 1e999}'))
+        assert said["content"][0]["input"] == {}
 
     def test_free_text_of_a_custom_call_is_kept(self) -> None:
-        [block] = blocks_of(ToolCall(id="a", name="shell", arguments="ls -l", custom=True))
-        assert block["input"] == {"input": "ls -l"}
+        said, _ = messages_of(ToolCall(id="a", name="shell", arguments="ls -l", custom=True))
+        assert said["content"][0]["input"] == {"input": "ls -l"}
 
     def test_results_with_images_b083(self) -> None:
         images = (ImagePart(url=PIXEL), ImagePart(url="https://h/x.png"))
@@ -329,7 +361,121 @@ class TestToolCalls:
         assert as_published(MessageCreateParamsStreaming, body) == body
 
 
+class TestCutAnswers:
+    THOUGHT = ReasoningItem(text="hm", signature="sig")
+
+    def test_a_thought_is_not_the_last_of_an_answer_that_others_follow(self) -> None:
+        """Anthropic refuses it; alone at the end of the conversation it may stand."""
+        assert messages_of(ASK, self.THOUGHT, ASK) == [ASKED, ASKED]
+        said = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+        hidden = ReasoningItem(redacted_data="xyz")
+        assert messages_of(ASK, TextItem(text="a"), self.THOUGHT, hidden, ASK) == [ASKED, said, ASKED]
+        assert messages_of(ASK, self.THOUGHT)[1]["content"][0]["type"] == "thinking"
+
+    def test_other_servers_get_it(self) -> None:
+        elsewhere = CONFIG.model_copy(update={"base_url": "http://127.0.0.1:1/v1"})
+        body = encode(SamplingRequest(items=(ASK, self.THOUGHT, ASK)), elsewhere)
+        assert body["messages"][1]["content"] == [{"type": "thinking", "thinking": "hm", "signature": "sig"}]
+
+    def test_a_call_of_the_servers_that_came_to_nothing_is_told_once_something_follows(self) -> None:
+        cut = BackendToolCallItem(call_id="srvtoolu_1", name="web_search", wire=(SERVER_CALL,))
+        assert messages_of(ASK, cut, ASK)[1]["content"] == [
+            {"type": "text", "text": "[backend web_search] search: owls"}
+        ]
+        assert messages_of(ASK, cut)[1]["content"] == [SERVER_CALL]  # to be gone on with
+        assert messages_of(ASK, SEARCHED, ASK)[1]["content"] == [SERVER_CALL, SERVER_RESULT]
+
+    def test_the_last_text_of_the_conversation_ends_in_a_letter(self) -> None:
+        assert messages_of(ASK, TextItem(text="So \n"))[1]["content"] == [{"type": "text", "text": "So"}]
+        assert messages_of(ASK, TextItem(text="So \n"), ASK)[1]["content"] == [{"type": "text", "text": "So \n"}]
+
+
+class TestCacheMarks:
+    def marked(self, *items: Item, **fields: Any) -> list[tuple[str, JsonObject]]:
+        """The marked blocks without their marks, with the role of their message."""
+        body = encode(SamplingRequest(items=items, **fields), CONFIG.model_copy(update={"cache_breakpoints": True}))
+        assert as_published(MessageCreateParamsStreaming, body) == body
+        found: list[tuple[str, JsonObject]] = []
+        system: JsonObject = {"role": "system", "content": body.get("system", [])}
+        for message in [system, *body["messages"]]:
+            for block in message["content"]:
+                if "cache_control" in block:
+                    assert block["cache_control"] == {"type": "ephemeral"}
+                    found.append(
+                        (message["role"], {key: value for key, value in block.items() if key != "cache_control"})
+                    )
+        return found
+
+    def test_the_system_and_the_last_two_tips_b074(self) -> None:
+        again, thanks = (UserItem(content=(TextPart(text=text),)) for text in ("Sure?", "Thanks."))
+        turns = (SystemItem(content="First."), SYSTEM, ASK, TextItem(text="42"), again, TextItem(text="Yes."), thanks)
+        assert self.marked(*turns) == [
+            ("system", {"type": "text", "text": "Be brief."}),
+            ("user", {"type": "text", "text": "Sure?"}),
+            ("user", {"type": "text", "text": "Thanks."}),
+        ]
+        assert self.marked(ASK) == [("user", {"type": "text", "text": "What is 6 * 7?"})]
+
+    def test_the_older_tip_lies_before_the_last_assistant_message_b075(self) -> None:
+        call = ToolCall(id="a", name="clock", arguments="{}")
+        result = ToolResultItem(tool_call_id="a", content="12:00")
+        reminder, more = (UserItem(content=(TextPart(text=text),)) for text in ("Remember.", "More."))
+        assert self.marked(ASK, call, result, reminder, more) == [
+            ("user", {"type": "text", "text": "What is 6 * 7?"}),
+            ("user", {"type": "text", "text": "More."}),
+        ]
+        assert self.marked(ASK, call, result, TextItem(text="Noon."), more)[0] == (
+            "user",
+            {"type": "tool_result", "tool_use_id": "a", "content": "12:00"},
+        )
+
+    def test_an_image_at_the_tip_carries_the_mark_b076(self) -> None:
+        shown = UserItem(content=(TextPart(text="What is it?"), ImagePart(url=PIXEL)))
+        assert self.marked(shown) == [("user", PIXEL_BLOCK)]
+
+    def test_thinking_is_never_marked_b077(self) -> None:
+        thought = ReasoningItem(text="hm", signature="sig")
+        hidden = ReasoningItem(redacted_data="xyz")
+        said = {"type": "text", "text": "42"}
+        assert self.marked(ASK, TextItem(text="42"), thought, hidden) == [("assistant", said)]
+        assert self.marked(ASK, thought, hidden) == [("user", {"type": "text", "text": "What is 6 * 7?"})]
+
+    def test_the_blocks_of_the_request_stay_as_they_are(self) -> None:
+        before = SEARCHED.model_dump()
+        assert self.marked(ASK, SEARCHED)[-1] == ("assistant", SERVER_RESULT)
+        assert SEARCHED.model_dump() == before
+
+    def test_off_and_on(self) -> None:
+        assert self.marked(ASK, cache_breakpoints=False) == []
+        assert "cache_control" in repr(body_of(ASK, cache_breakpoints=True))
+        assert "cache_control" not in repr(body_of(ASK))
+
+
 class TestTools:
+    def test_one_call_at_a_time(self) -> None:
+        for choice, wire in (
+            (None, {"type": "auto"}),
+            ("auto", {"type": "auto"}),
+            ("required", {"type": "any"}),
+            (FunctionChoice(name="clock"), {"type": "tool", "name": "clock"}),
+        ):
+            body = body_of(ASK, tools=(CLOCK,), tool_choice=choice, parallel_tool_calls=False)
+            assert body["tool_choice"] == {**wire, "disable_parallel_tool_use": True}
+            assert as_published(MessageCreateParamsStreaming, body) == body
+        off = body_of(ASK, tools=(CLOCK,), tool_choice="none", parallel_tool_calls=False)
+        assert off["tool_choice"] == {"type": "none"}
+        assert "tool_choice" not in body_of(ASK, parallel_tool_calls=False)
+
+    def test_a_web_search_is_anthropics_own(self) -> None:
+        allowed, excluded = WebSearch(allowed_domains=["a.test"]), WebSearch(excluded_domains=["b.test"])
+        body = body_of(ASK, tools=(CLOCK, ToolSpec(name="web_search")), hosted_tools=(allowed,))
+        search = {"type": "web_search_20250305", "name": "web_search"}
+        assert [tool["name"] for tool in body["tools"]] == ["clock", "web_search"]
+        assert body["tools"][1] == {**search, "allowed_domains": ["a.test"]}
+        assert as_published(MessageCreateParamsStreaming, body) == body
+        assert body_of(ASK, hosted_tools=(excluded,))["tools"] == [{**search, "blocked_domains": ["b.test"]}]
+        assert "tools" not in body_of(ASK, hosted_tools=(XSearch(),))
+
     @pytest.mark.parametrize(
         ("choice", "wire"),
         [

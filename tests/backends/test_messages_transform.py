@@ -120,6 +120,16 @@ def test_a_thinking_block_keeps_its_signature() -> None:
     assert completed(events).items == (ReasoningItem(text="Let me see.", signature="abc123"), TextItem(text="So."))
 
 
+def test_an_empty_signature_is_kept_apart_from_none() -> None:
+    """A server that signs nothing says so, and takes its thoughts back; a block that was cut says nothing."""
+    unsigned: list[Frame] = [adds(0, "signature", signature="")]
+    for frames, signature in ((unsigned, ""), ([], None)):
+        opening = (opens(0, "thinking", thinking="", signature=""), adds(0, "thinking", thinking="hm"))
+        events = run(MESSAGES, sse(started(), *opening, *frames, closes(0), *text_block(1, "So."), *end()))
+        assert completed(events).items[0] == ReasoningItem(text="hm", signature=signature)
+        assert not [event for event in events if isinstance(event, ReasoningCompleted)]
+
+
 def test_thinking_blocks_keep_their_order_and_signatures() -> None:
     """B184 for the events; where it keeps only the second block, all survive here (DESIGN, section 6)."""
     body = sse(started(), *thinking(0, "one", "sig-1"), *text_block(1, "so"), *thinking(2, "two", "sig-2"), *end())
@@ -388,7 +398,7 @@ def test_an_unknown_block_is_kept_as_it_came(field: str) -> None:
     events = run(MESSAGES, sse(started(), *block, *text_block(1, "x"), *end()))
     assert tokens(events) == [("text", "x")]
     assert completed(events).items == (
-        OpaqueItem(wire={"type": "novel", "weight": 3, field: "deep"}),
+        OpaqueItem(wire={"type": "novel", "weight": 3, field: "deep"}, backend="messages"),
         TextItem(text="x"),
     )
 
@@ -515,7 +525,7 @@ def test_the_servers_own_tools(use: str, name: str, result: str, content: object
     call, answer, text = response.items
     assert isinstance(call, BackendToolCallItem)
     assert call.wire == ({"type": use, "id": "srv_1", "name": name, "input": {"query": "tea"}},)
-    assert answer == OpaqueItem(wire={"type": result, "tool_use_id": "srv_1", "content": content})
+    assert answer == OpaqueItem(wire={"type": result, "tool_use_id": "srv_1", "content": content}, backend="messages")
     assert text == TextItem(text="Tea.")
 
 

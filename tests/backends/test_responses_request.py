@@ -9,6 +9,7 @@ import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
 from rx_sampler.backends.encoding import body_bytes
+from rx_sampler.backends.history import NO_RESULT
 from rx_sampler.backends.responses.request import PATH, encode
 from rx_sampler.config import SamplerConfig
 from rx_sampler.conversation import (
@@ -30,6 +31,8 @@ from rx_sampler.conversation import (
     ToolResultItem,
     ToolSpec,
     UserItem,
+    WebSearch,
+    XSearch,
 )
 from rx_sampler.errors import SamplingError, SamplingErrorKind
 
@@ -49,14 +52,15 @@ SEARCH_CALL: JsonObject = {
 SEARCHED = BackendToolCallItem(call_id="ws_1", name="web_search", wire=(SEARCH_CALL,))
 THOUGHT = ReasoningItem(text="hm", id="rs_1", summary=("hm",), content=("deep",), encrypted_content="ENC")
 CONFIG = SamplerConfig(base_url="https://api.openai.com/v1", backend="responses", model="m")
+ELSEWHERE = CONFIG.model_copy(update={"base_url": "http://127.0.0.1:1/v1"})
 
 
 def body_of(*items: Item, **fields: Any) -> JsonObject:
     return encode(SamplingRequest(items=items, **fields), CONFIG)
 
 
-def input_of(*items: Item) -> list[JsonObject]:
-    return body_of(*items)["input"]
+def input_of(*items: Item, **fields: Any) -> list[JsonObject]:
+    return body_of(*items, **fields)["input"]
 
 
 def test_the_path() -> None:
@@ -138,20 +142,69 @@ def test_the_configuration_fills_in() -> None:
     assert (body["temperature"], body["max_output_tokens"], body["reasoning"]["effort"]) == (0.5, 7, "low")
 
 
-def test_extra_body_replaces_whole_keys_b056_b068() -> None:
-    """Further includes and the server's own switches (`stream_tool_calls`) travel in extra_body."""
-    includes = ["reasoning.encrypted_content", "web_search_call.action.sources"]
-    body = body_of(ASK, extra_body={"include": includes, "store": None, "stream_tool_calls": True})
-    assert body["include"] == includes
+def test_extra_body_replaces_whole_keys() -> None:
+    body = body_of(ASK, extra_body={"include": ["message.input_image.image_url"], "store": None})
+    assert body["include"] == ["message.input_image.image_url"]
     assert "store" not in body
-    assert body["stream_tool_calls"] is True
+
+
+def test_further_includes_stand_once_behind_the_first_b056() -> None:
+    more = ("web_search_call.action.sources", "reasoning.encrypted_content", "web_search_call.action.sources")
+    body = encode(SamplingRequest(items=(ASK,)), CONFIG.model_copy(update={"response_includes": more}))
+    assert body["include"] == ["reasoning.encrypted_content", "web_search_call.action.sources"]
+    assert as_published(ResponseCreateParamsStreaming, body) == body
+
+
+def test_calls_are_streamed_if_that_was_asked_for_b068() -> None:
+    streamed = encode(SamplingRequest(items=(ASK,)), CONFIG.model_copy(update={"stream_tool_calls": True}))
+    assert streamed["stream_tool_calls"] is True
     assert "stream_tool_calls" not in body_of(ASK)
 
 
-def test_reasoning_is_sent_only_with_an_effort_b057() -> None:
-    """A departure from the reference, which always sends it: models without reasoning refuse the object."""
-    assert "reasoning" not in body_of(ASK)
-    assert body_of(ASK, reasoning_effort="low")["reasoning"] == {"effort": "low", "summary": "auto"}
+def test_a_summary_of_the_reasoning_is_always_asked_for_b057() -> None:
+    assert reasoning_of(ELSEWHERE) == {"summary": "concise"}
+    assert reasoning_of(ELSEWHERE, reasoning_effort="low") == {"effort": "low", "summary": "concise"}
+    assert reasoning_of(ELSEWHERE, reasoning_summary="detailed") == {"summary": "detailed"}
+    configured = ELSEWHERE.model_copy(update={"reasoning_summary": "auto"})
+    assert reasoning_of(configured) == {"summary": "auto"}
+    assert reasoning_of(configured, reasoning_summary="detailed") == {"summary": "detailed"}
+    assert reasoning_of(ELSEWHERE, reasoning_summary="none") is None
+    assert reasoning_of(ELSEWHERE, reasoning_summary="none", reasoning_effort="low") == {"effort": "low"}
+
+
+def test_at_openai_only_with_an_effort_or_a_summary_that_was_set_b057() -> None:
+    """Its models without reasoning refuse the object, and not all of the others know `concise`."""
+    assert reasoning_of(CONFIG) is None
+    assert reasoning_of(CONFIG, reasoning_effort="low") == {"effort": "low", "summary": "auto"}
+    assert reasoning_of(CONFIG, reasoning_summary="concise") == {"summary": "concise"}
+
+
+def reasoning_of(config: SamplerConfig, **fields: Any) -> JsonObject | None:
+    return encode(SamplingRequest(items=(ASK,), **fields), config).get("reasoning")
+
+
+def test_the_server_keeps_the_answer_only_if_told_to() -> None:
+    kept = CONFIG.model_copy(update={"store": True})
+    known = ReasoningItem(id="rs_1", summary=("hm",))
+    body = encode(SamplingRequest(items=(ASK, known, ASK)), kept)
+    assert body["store"] is True
+    assert body["input"][1] == {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}
+    assert as_published(ResponseCreateParamsStreaming, body) == body
+    assert encode(SamplingRequest(items=(ASK,), store=False), kept)["store"] is False
+    assert body_of(ASK, store=True)["store"] is True
+    assert input_of(ASK, known, ASK) == [ASKED, ASKED]  # what was not stored cannot be named
+
+
+def test_one_call_at_a_time() -> None:
+    body = body_of(ASK, tools=(CLOCK,), parallel_tool_calls=False)
+    assert body["parallel_tool_calls"] is False
+    assert as_published(ResponseCreateParamsStreaming, body) == body
+    assert "parallel_tool_calls" not in body_of(ASK, parallel_tool_calls=False)
+
+
+def test_how_closely_an_image_is_looked_at() -> None:
+    [message] = input_of(UserItem(content=(ImagePart(url=PIXEL, detail="low"), ImagePart(url=PIXEL))))
+    assert [part["detail"] for part in message["content"]] == ["low", "auto"]
 
 
 def test_user_content_b058() -> None:
@@ -179,13 +232,14 @@ def test_an_assistant_item_is_a_message_and_its_calls_b059_b069() -> None:
     ]
     said = {"type": "message", "role": "assistant", "content": "Let me look."}
     body = body_of(ASK, AssistantItem(content="Let me look.", tool_calls=calls))
-    assert body["input"] == [ASKED, said, *wire]
+    unanswered = [{"type": "function_call_output", "call_id": name, "output": NO_RESULT} for name in ("c1", "c2")]
+    assert body["input"] == [ASKED, said, *wire, *unanswered]
     assert as_published(ResponseCreateParamsStreaming, body) == body
-    assert input_of(ASK, THOUGHT, AssistantItem(tool_calls=calls))[2:] == wire
+    assert input_of(ASK, THOUGHT, AssistantItem(tool_calls=calls))[2:] == [*wire, *unanswered]
 
 
 def test_arguments_that_are_no_object_become_one_b035() -> None:
-    [call] = input_of(ToolCall(id="c", name="f", arguments='{"city": "東京', complete=False))
+    call, _ = input_of(ToolCall(id="c", name="f", arguments='{"city": "東京', complete=False))
     assert call["arguments"] == "{}"
 
 
@@ -218,6 +272,20 @@ def test_a_reasoning_item_without_summary_has_an_empty_one() -> None:
 )
 def test_reasoning_that_the_server_cannot_know_is_left_out(item: ReasoningItem) -> None:
     assert input_of(ASK, item) == [ASKED]
+    assert input_of(ASK, ReasoningItem(text="hm", signature="of another wire"), store=True) == [ASKED]
+
+
+def test_reasoning_goes_back_to_a_server_that_encrypts_none() -> None:
+    """llama.cpp sends an empty form, and takes it back."""
+    plain = ReasoningItem(text="hm", id="rs_1", content=("hm",), encrypted_content="")
+    body = encode(SamplingRequest(items=(ASK, plain)), ELSEWHERE)
+    assert body["input"][1] == {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "hm"}],
+        "encrypted_content": "",
+    }
 
 
 def test_a_function_that_a_hosted_tool_claims_is_dropped_b062() -> None:
@@ -240,11 +308,38 @@ def test_hosted_tools_are_appended_as_given_b063_b064() -> None:
     assert "tools" not in body_of(ASK)
 
 
-def test_the_cache_key_is_the_one_given_b065() -> None:
-    """Requests have no conversation id here, so there is nothing to fall back on."""
+def test_the_cache_key_is_the_one_given_or_else_the_conversations_id_b065() -> None:
     # B025
     assert body_of(ASK, prompt_cache_key="k")["prompt_cache_key"] == "k"
+    assert body_of(ASK, conversation_id="c")["prompt_cache_key"] == "c"
+    assert body_of(ASK, prompt_cache_key="k", conversation_id="c")["prompt_cache_key"] == "k"
     assert "prompt_cache_key" not in body_of(ASK)
+
+
+def test_a_hosted_tool_is_forced_by_its_type() -> None:
+    runner = HostedTool.model_validate({"type": "code_interpreter", "container": {"type": "auto"}})
+    forced = body_of(ASK, tools=(CLOCK,), hosted_tools=(runner,), tool_choice=FunctionChoice(name="code_interpreter"))
+    assert forced["tool_choice"] == {"type": "code_interpreter"}
+    assert as_published(ResponseCreateParamsStreaming, forced) == forced
+    own = body_of(ASK, tools=(CLOCK,), hosted_tools=(runner,), tool_choice=FunctionChoice(name="clock"))
+    assert own["tool_choice"] == {"type": "function", "name": "clock"}
+
+
+def test_searches_go_with_their_bounds_b063() -> None:
+    """As xAI has them; `allowed_domains` are OpenAI's too."""
+    allowed = body_of(ASK, hosted_tools=(WebSearch(allowed_domains=["a.test"]),))
+    assert allowed["tools"] == [{"type": "web_search", "filters": {"allowed_domains": ["a.test"]}}]
+    assert as_published(ResponseCreateParamsStreaming, allowed) == allowed
+    others = (WebSearch(excluded_domains=["b.test"]), XSearch(from_date="2026-01-01"), XSearch())
+    assert body_of(ASK, hosted_tools=others)["tools"] == [
+        {"type": "web_search", "filters": {"excluded_domains": ["b.test"]}},
+        {"type": "x_search", "from_date": "2026-01-01"},
+        {"type": "x_search"},
+    ]
+    assert body_of(ASK, hosted_tools=(WebSearch(),))["tools"] == [{"type": "web_search"}]
+    assert body_of(ASK, tools=(ToolSpec(name="web_search"),), hosted_tools=(WebSearch(),))["tools"] == [
+        {"type": "web_search"}
+    ]
 
 
 def test_backend_calls_are_echoed_in_place_b066() -> None:
@@ -265,6 +360,8 @@ def test_opaque_items_are_echoed_in_place() -> None:
     body = body_of(ASK, OpaqueItem(wire=approval), ASK)
     assert body["input"] == [ASKED, approval, ASKED]
     assert as_published(ResponseCreateParamsStreaming, body) == body
+    assert input_of(ASK, OpaqueItem(wire=approval, backend="responses")) == [ASKED, approval]
+    assert input_of(ASK, OpaqueItem(wire=approval, backend="messages")) == [ASKED]
 
 
 def test_backend_calls_of_another_wire_are_told_b052() -> None:
@@ -339,7 +436,9 @@ def test_one_function_is_forced_by_an_object() -> None:
 def test_the_input_of_a_turn_is_a_prefix_of_the_next_b039(thoughts: tuple[Item, ...]) -> None:
     answer = (*thoughts, SEARCHED, TextItem(text="I look."), ToolCall(id="c", name="clock", arguments="{}"))
     items: tuple[Item, ...] = (SYSTEM, ASK, *answer, ToolResultItem(tool_call_id="c", content="12:00"), *thoughts, ASK)
-    serialised = [body_bytes({"input": input_of(*items[:end])}) for end in range(1, len(items) + 1)]
+    answered = len(items) - len(thoughts) - 1
+    ends = [end for end in range(1, len(items) + 1) if end != answered - 1]  # there the call waits for its result
+    serialised = [body_bytes({"input": input_of(*items[:end])}) for end in ends]
     for shorter, longer in pairwise(serialised):
         assert longer.startswith(shorter.removesuffix(b"]}"))
 

@@ -344,7 +344,7 @@ def test_an_unknown_item_is_kept_as_it_came() -> None:
     item = {"type": "novel_thing", "id": "n-1", "weight": 3}
     events = run(RESPONSES, sse(CREATED, added({"type": "novel_thing", "id": "n-1"}), done(item), ended()))
     assert kinds(events) == ["stream_started", "response_started", "completed"]
-    assert completed(events).items == (OpaqueItem(wire=item),)
+    assert completed(events).items == (OpaqueItem(wire=item, backend="responses"),)
 
 
 @pytest.mark.parametrize("kind", ["mcp_approval_request", "mcp_list_tools"])
@@ -352,7 +352,8 @@ def test_questions_to_the_caller_are_items_not_calls(kind: str) -> None:
     item = {"type": kind, "id": "m-1", "server_label": "toy"}
     events = run(RESPONSES, sse(CREATED, added(item), done(item), delta("x", output=1), ended()))
     response = completed(events)
-    assert (hosted(events), response.tool_calls, response.items[0]) == ([], (), OpaqueItem(wire=item))
+    assert (hosted(events), response.tool_calls) == ([], ())
+    assert response.items[0] == OpaqueItem(wire=item, backend="responses")
 
 
 def test_an_unknown_part_says_nothing() -> None:

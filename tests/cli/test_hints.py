@@ -44,6 +44,14 @@ def test_a_refused_key_says_where_it_came_from() -> None:
         (info(), caused_by(OSError(f"Multiple exceptions: [Errno {errno.ECONNREFUSED}] ::1")), "nothing listens"),
         (info(), caused_by(socket.gaierror(socket.EAI_NONAME, "unknown")), "base URL"),
         (info(), caused_by(ssl.SSLError(1, "wrong version number")), "TLS"),
+        (info(), caused_by(ssl.SSLCertVerificationError(1, "certificate verify failed")), "RX_SAMPLER_CA_BUNDLE"),
+        (info(SamplingErrorKind.API, 407), None, "RX_SAMPLER_PROXY=http://USER:PASSWORD@HOST:PORT"),
+        (info(message="the proxy on the way to h answered 407: Denied"), None, "USER:PASSWORD@HOST"),
+        (
+            info(message="cannot connect to the proxy on the way to h: refused"),
+            caused_by(ConnectionRefusedError(errno.ECONNREFUSED, "refused")),
+            "check the proxy",
+        ),
     ],
 )
 def test_the_hint_fits_the_failure(error: SamplingErrorInfo, cause: BaseException | None, word: str) -> None:

@@ -93,7 +93,36 @@ def test_what_cannot_be_used_is_told_in_one_line(options: ServerOptions, environ
     assert "\n" not in str(raised.value)
 
 
+def test_the_way_to_a_server_and_what_is_asked_stay_those_of_the_environment() -> None:
+    described = {
+        "RX_SAMPLER_BASE_URL": "http://described/v1",
+        "RX_SAMPLER_AUTH_SCHEME": "api_key",
+        "RX_SAMPLER_PROXY": "http://proxy.test:3128",
+        "RX_SAMPLER_REASONING_EFFORT": "high",
+    }
+    other = config_of(ServerOptions(base_url="http://other/v1", model="m"), described)
+    assert other.auth_scheme is None  # it belongs to the server that was described
+    assert (other.reveal_proxy(), other.reasoning_effort) == ("http://proxy.test:3128", "high")
+    assert resolve(ServerOptions(), {"RX_SAMPLER_PROXY": "http://proxy.test:3128"}) is None  # it names no server
+
+
+def test_a_variable_that_will_not_do_is_named() -> None:
+    with pytest.raises(UnusableError, match="RX_SAMPLER_TEMPERATURE: Input should be a valid number"):
+        resolve(ServerOptions(base_url="http://h/v1", model="m"), {"RX_SAMPLER_TEMPERATURE": "hot"})
+    with pytest.raises(UnusableError, match="set AZURE_OPENAI_ENDPOINT, or give base_url"):
+        resolve(ServerOptions(provider="azure", model="m"), {})
+    azure = config_of(ServerOptions(provider="azure", base_url="http://h/v1", model="m"), {})
+    assert (azure.base_url, azure.auth_scheme) == ("http://h/v1", "api_key")
+
+
+def test_another_wire_format_is_asked_at_its_own_address() -> None:
+    config = config_of(ServerOptions(provider="deepseek", backend="messages", model="m"), {})
+    assert config.base_url == "https://api.deepseek.com/anthropic/v1"
+
+
 def test_the_hint_names_the_variable_that_was_looked_at() -> None:
+    assert key_variable(ServerOptions(provider="gemini"), {"GOOGLE_API_KEY": "k"}) == "GOOGLE_API_KEY"
+    assert key_variable(ServerOptions(provider="gemini"), {}) == "GEMINI_API_KEY"
     assert key_variable(ServerOptions(provider="groq"), {}) == "GROQ_API_KEY"
     assert key_variable(ServerOptions(provider="groq", api_key_env="MINE"), {}) == "MINE"
     assert key_variable(ServerOptions(), {"RX_SAMPLER_PROVIDER": "xai"}) == "XAI_API_KEY"

@@ -28,6 +28,7 @@ class ToolCallChunk(TypedDict, total=False):
     index: int | None
     id: str | None
     function: FunctionDelta | None
+    extra_content: Any  # Gemini: the signature of the thought behind the call
 
 
 class Delta(TypedDict, total=False):

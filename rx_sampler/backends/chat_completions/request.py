@@ -1,22 +1,21 @@
 """`SamplingRequest` to the body of a streamed `POST /chat/completions` (OpenAI and the servers that speak its format).
 
-Decisions where the published API leaves a choice, or servers differ:
+Decisions where the published API leaves a choice, or servers differ (`ChatDialect` holds what they differ in):
 
-* The output limit goes as `max_completion_tokens` to OpenAI's and Azure's own hosts, whose reasoning models refuse
-  the older `max_tokens`, and as `max_tokens` to every other host, many of which know nothing else. To force the other:
-  `extra_body={"max_tokens": None, "max_completion_tokens": N}`.
-* `stream_options.include_usage` is always asked for; `extra_body={"stream_options": None}` helps a server that
-  refuses the key.
+* The output limit goes as `max_tokens`, which most servers know, or as `max_completion_tokens`, which OpenAI's want.
+* `stream_options.include_usage` is asked for; `extra_body={"stream_options": None}` helps a server that refuses the
+  key.
 * Earlier reasoning returns as `reasoning_content`, and as `reasoning_details` where the provider sent such objects,
-  except to OpenAI's and Azure's hosts, which refuse unknown keys of a message.
+  except to servers that refuse unknown keys of a message.
 * Consecutive items of a response become one assistant message. Its `content` is null where the model said nothing
   beside tool calls or a refusal, as the API itself answers.
 * A call that the server ran itself has no form on this wire: one line of the content tells about it. Opaque items
   have none either and are left out.
 * `is_error` of a tool result has no form either; its content says what went wrong.
-* Hosted tools are appended to `tools` as given, for the servers that have some. `prompt_cache_key` is not sent:
-  compatible servers refuse it; `extra_body` reaches it where it exists. Images of a tool result follow its text as
-  blocks, which OpenAI itself does not take.
+* Images of a tool result follow its text as blocks, or, where tool messages hold text alone, in a user message behind
+  the results.
+* Hosted tools are appended to `tools` as given, for the servers that have some; `WebSearch` and `XSearch` have no form
+  here. `prompt_cache_key` is not sent: compatible servers refuse it; `extra_body` reaches it where it exists.
 """
 
 from __future__ import annotations
@@ -30,22 +29,21 @@ from rx_sampler.backends.encoding import (
     checked_image_url,
     finished,
     function_tools,
-    has_tools,
+    has_choice,
     hosted_tools,
-    is_openai_host,
     object_arguments,
     present,
     reasoning_text,
     settings,
     summary_line,
 )
+from rx_sampler.backends.history import Placed, settled_history
 from rx_sampler.config import SamplerConfig
 from rx_sampler.conversation import (
     AssistantItem,
     BackendToolCallItem,
     FunctionChoice,
     ImagePart,
-    Item,
     JsonObject,
     OpaqueItem,
     ReasoningItem,
@@ -58,6 +56,7 @@ from rx_sampler.conversation import (
     ToolSpec,
     UserItem,
 )
+from rx_sampler.dialects import ChatDialect
 
 __all__ = ["PATH", "encode"]
 
@@ -70,23 +69,27 @@ def encode(request: SamplingRequest, config: SamplerConfig) -> JsonObject:
     Raises `SamplingError` (`invalid_request`) for what cannot be sent: no model, no message, a broken image.
     """
     resolved = settings(request, config)
-    openai = is_openai_host(config.base_url)
-    limit_key = "max_completion_tokens" if openai else "max_tokens"
+    dialect = config.chat_quirks
+    hosted = hosted_tools(request)
+    tools = [*map(_tool, function_tools(request, hosted)), *hosted]
+    store = config.store if request.store is None else request.store
     body = present(
         model=resolved.model,
-        messages=_messages(request.items, replay_reasoning=not openai),
+        messages=_messages(settled_history(request.items, dialect.tool_ids), dialect),
         temperature=resolved.temperature,
         top_p=resolved.top_p,
-        **{limit_key: resolved.max_output_tokens},
+        **{dialect.max_tokens_field: resolved.max_output_tokens},
         stop=list(request.stop) or None,
         n=request.n,
-        tools=[*map(_tool, function_tools(request)), *hosted_tools(request)] or None,
-        tool_choice=_tool_choice(request),
+        tools=tools or None,
+        tool_choice=_tool_choice(request) if has_choice(request, tools) else None,
+        parallel_tool_calls=request.parallel_tool_calls if tools else None,
         response_format=_response_format(request),
-        reasoning_effort=resolved.reasoning_effort,
-        metadata=request.metadata or None,
+        **_effort(resolved.reasoning_effort, dialect),
+        metadata=request.metadata or None if dialect.takes_metadata or store else None,
+        store=store or None,
         stream=True,
-        stream_options={"include_usage": True},
+        stream_options={"include_usage": True} if dialect.includes_usage else None,
     )
     return finished(body, request, turns="messages")
 
@@ -123,8 +126,8 @@ class _Turn:
             self.refusal.append(text)
             self.answered = True
 
-    def call(self, call: ToolCall) -> None:
-        self.calls.append(_tool_call(call))
+    def call(self, call: ToolCall, dialect: ChatDialect) -> None:
+        self.calls.append(_tool_call(call, dialect))
         self.answered = True
 
     def think(self, item: ReasoningItem) -> None:
@@ -132,7 +135,7 @@ class _Turn:
             self.reasoning.append(text)
         self.details += item.details
 
-    def messages(self, *, replay_reasoning: bool) -> list[JsonObject]:
+    def messages(self, dialect: ChatDialect) -> list[JsonObject]:
         """The message; none where there is only reasoning, which no message would carry."""
         if not (self.content or self.refusal or self.calls):
             return []
@@ -141,23 +144,32 @@ class _Turn:
             message["refusal"] = "".join(self.refusal)
         if self.calls:
             message["tool_calls"] = self.calls
-        if replay_reasoning and self.reasoning:
-            message["reasoning_content"] = "\n".join(self.reasoning)
-        if replay_reasoning and self.details:
+        if dialect.reasoning_field and self.reasoning:
+            message[dialect.reasoning_field] = "\n".join(self.reasoning)
+        if dialect.takes_reasoning_details and self.details:
             message["reasoning_details"] = self.details
         return [message]
 
 
-def _messages(items: Iterable[Item], *, replay_reasoning: bool) -> list[JsonObject]:
+def _messages(items: Iterable[Placed], dialect: ChatDialect) -> list[JsonObject]:
     messages: list[JsonObject] = []
     turn = _Turn()
+    shown: list[JsonObject] = []
+    """Images of the results that stand last, for servers that take them from the user alone."""
 
     def close() -> None:
         nonlocal turn
-        messages.extend(turn.messages(replay_reasoning=replay_reasoning))
+        messages.extend(turn.messages(dialect))
         turn = _Turn()
 
-    for index, item in enumerate(items):
+    def show() -> None:
+        if shown:
+            messages.append({"role": "user", "content": shown.copy()})
+            shown.clear()
+
+    for index, item in items:
+        if not isinstance(item, ToolResultItem):
+            show()
         match item:
             case SystemItem():
                 close()
@@ -167,14 +179,18 @@ def _messages(items: Iterable[Item], *, replay_reasoning: bool) -> list[JsonObje
                 messages.append({"role": "user", "content": _user_content(item, index)})
             case ToolResultItem():
                 close()
-                content = _result_content(item, index)
+                content: str | list[JsonObject] = item.content
+                if item.images and dialect.tool_result_images == "inline":
+                    content = [*_texts(item.content), *_result_images(item, index)]
+                elif item.images:
+                    shown += [_text(f"Images of the result of {item.tool_call_id}:"), *_result_images(item, index)]
                 messages.append({"role": "tool", "tool_call_id": item.tool_call_id, "content": content})
             case AssistantItem():
                 if turn.answered:
                     close()
                 turn.say(item.content)
                 for call in item.tool_calls:
-                    turn.call(call)
+                    turn.call(call, dialect)
                 close()
             case TextItem():
                 turn.say(item.text)
@@ -183,7 +199,7 @@ def _messages(items: Iterable[Item], *, replay_reasoning: bool) -> list[JsonObje
             case ReasoningItem():
                 turn.think(item)
             case ToolCall():
-                turn.call(item)
+                turn.call(item, dialect)
             case BackendToolCallItem():
                 turn.tell(summary_line(item))
             case OpaqueItem():
@@ -191,6 +207,7 @@ def _messages(items: Iterable[Item], *, replay_reasoning: bool) -> list[JsonObje
             case _:
                 assert_never(item)
     close()
+    show()
     return messages
 
 
@@ -203,11 +220,12 @@ def _user_content(item: UserItem, index: int) -> str | list[JsonObject]:
     ]
 
 
-def _result_content(item: ToolResultItem, index: int) -> str | list[JsonObject]:
-    if not item.images:
-        return item.content
-    images = [_image(part, f"items[{index}].images[{number}].url") for number, part in enumerate(item.images)]
-    return [_text(item.content), *images] if item.content else images
+def _result_images(item: ToolResultItem, index: int) -> list[JsonObject]:
+    return [_image(part, f"items[{index}].images[{number}].url") for number, part in enumerate(item.images)]
+
+
+def _texts(text: str) -> list[JsonObject]:
+    return [_text(text)] if text else []
 
 
 def _text(text: str) -> JsonObject:
@@ -215,14 +233,16 @@ def _text(text: str) -> JsonObject:
 
 
 def _image(part: ImagePart, path: str) -> JsonObject:
-    return {"type": "image_url", "image_url": {"url": checked_image_url(part, path)}}
+    return {"type": "image_url", "image_url": present(url=checked_image_url(part, path), detail=part.detail)}
 
 
-def _tool_call(call: ToolCall) -> JsonObject:
+def _tool_call(call: ToolCall, dialect: ChatDialect) -> JsonObject:
+    extra = {"extra_content": call.extra_content} if call.extra_content and dialect.takes_extra_content else {}
     if call.custom:
-        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+        custom = {"name": call.name, "input": call.arguments}
+        return {"id": call.id, "type": "custom", "custom": custom, **extra}
     function = {"name": call.name, "arguments": object_arguments(call)}
-    return {"id": call.id, "type": "function", "function": function}
+    return {"id": call.id, "type": "function", "function": function, **extra}
 
 
 def _tool(tool: ToolSpec) -> JsonObject:
@@ -231,12 +251,20 @@ def _tool(tool: ToolSpec) -> JsonObject:
 
 
 def _tool_choice(request: SamplingRequest) -> str | JsonObject | None:
-    if not has_tools(request):
-        return None
     choice = request.tool_choice
     if isinstance(choice, FunctionChoice):
         return {"type": "function", "function": {"name": choice.name}}
     return choice
+
+
+def _effort(effort: str | None, dialect: ChatDialect) -> JsonObject:
+    match dialect.effort_field if effort else None:
+        case None:
+            return {}
+        case "reasoning.effort":
+            return {"reasoning": {"effort": effort}}
+        case field:
+            return {field: effort}
 
 
 def _response_format(request: SamplingRequest) -> JsonObject | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rx_sampler.backends.assembly import ToolSlot, Transform
-from rx_sampler.backends.lenient import as_int
+from rx_sampler.backends.lenient import as_int, as_object
 from rx_sampler.events import SamplingEvent
 
 from .chunks import ChatChunk, FunctionDelta, ToolCallChunk
@@ -47,6 +47,8 @@ class ToolSlots:
         if index is not None:
             self._by_index[index] = slot
         self._newest = slot
+        if extra := as_object(delta.get("extra_content")):
+            slot.extra_content |= extra
         self._write(out, slot, call_id, name, arguments or "")
 
     def finish(self, out: list[SamplingEvent]) -> None:

@@ -265,16 +265,27 @@ def _merged(details: list[JsonObject]) -> list[JsonObject]:
     pieces: list[str] = []
     for detail in details:
         kind = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(str(detail.get("type")))
+        said = str(detail.get(kind) or "") if kind else ""
         last = merged[-1] if merged else None
-        if kind and last and last.get("type") == detail.get("type") and last.get("index") == detail.get("index"):
-            pieces.append(str(detail.get(kind) or ""))
-            last |= {name: value for name, value in detail.items() if value is not None and name != kind}
+        if kind and last and _goes_on(last, detail, said):
+            pieces.append(said)
+            last |= {name: value for name, value in detail.items() if value not in (None, "") and name != kind}
             continue
         _close(merged, pieces)
         merged.append(dict(detail))
-        pieces = [str(detail.get(kind) or "")] if kind else []
+        pieces = [said] if kind else []
     _close(merged, pieces)
     return merged
+
+
+def _goes_on(last: JsonObject, detail: JsonObject, said: str) -> bool:
+    """Whether a fragment is of the block before it; a signature is the last of a block."""
+    if any(last.get(name) != detail.get(name) for name in ("type", "index")):
+        return False
+    if last.get("id") and detail.get("id") and last["id"] != detail["id"]:
+        return False
+    signature = detail.get("signature")
+    return not last.get("signature") or not (said or (signature and signature != last["signature"]))
 
 
 def _close(merged: list[JsonObject], pieces: list[str]) -> None:

@@ -28,7 +28,8 @@ class Block:
     start: JsonObject
     sinks: dict[str, list[str]] = field(default_factory=lambda: {TEXT: [], REASONING: []})
     citations: list[JsonObject] = field(default_factory=list[JsonObject])
-    signature: str = ""
+    signature: str | None = None
+    """Empty where the server says that it has none."""
     announced: bool = False
     """`ReasoningCompleted` was given."""
     slot: ToolSlot | None = None
@@ -45,9 +46,7 @@ class Block:
         if self.kind == "redacted_thinking":
             return [ReasoningItem(redacted_data=_text(self.start.get("data")))]
         if self.kind == "thinking":
-            return (
-                [ReasoningItem(text=reasoning, signature=self.signature or None)] if reasoning or self.signature else []
-            )
+            return [ReasoningItem(text=reasoning, signature=self.signature)] if reasoning or self.signature else []
         if self.kind == "text":
             items: list[ResponseItem] = [ReasoningItem(text=reasoning)] if reasoning else []
             if text or self.citations:
@@ -61,7 +60,11 @@ class Block:
                     wire=(self._use(),),
                 )
             ]
-        return [OpaqueItem(wire=self.start | {name: "".join(parts) for name, parts in self.strays.items()})]
+        return [
+            OpaqueItem(
+                wire=self.start | {name: "".join(parts) for name, parts in self.strays.items()}, backend="messages"
+            )
+        ]
 
     def _use(self) -> JsonObject:
         # The input streams as JSON text and goes back as an object.

@@ -231,6 +231,8 @@ class MessagesTransform(Transform[MessagesChunk]):
         if signature := delta.get("signature"):  # on a thinking_delta too, from some bridges
             self.progress()
             block.signature = signature
+        elif kind == "signature_delta" and block.signature is None:
+            block.signature = ""  # of llama.cpp, which has none and takes the thought back all the same
 
     def _read_input(self, out: list[SamplingEvent], block: Block, fragment: str) -> None:
         if block.slot is not None:

@@ -105,7 +105,7 @@ class OutputItem:
             return self._reasoning()
         if self.kind == "message":
             return [item for part in parts for item in _message_items(part)]
-        return [OpaqueItem(wire=self.wire)] if self.wire else []
+        return [OpaqueItem(wire=self.wire, backend="responses")] if self.wire else []
 
     def _reasoning(self) -> list[ResponseItem]:
         encrypted = self.wire.get("encrypted_content")

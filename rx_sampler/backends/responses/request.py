@@ -2,24 +2,24 @@
 
 Decisions where the published API leaves a choice:
 
-* Nothing is kept at the server: `store` is false and `include` asks for encrypted reasoning, so that a conversation
-  lives in its items alone. A reasoning item goes back only with its `encrypted_content`; without it a server that
-  stored nothing cannot know the item and refuses its id.
-* `reasoning` is sent only if an effort is set, then with `summary: "auto"`: models without reasoning, and many
-  compatible servers, refuse the object. `extra_body={"reasoning": {...}}` sets anything else.
+* Nothing is kept at the server unless `store` says so, and `include` asks for encrypted reasoning, so that a
+  conversation lives in its items alone. A reasoning item goes back only with its `encrypted_content`; without it a
+  server that stored nothing cannot know the item and refuses its id. An empty one is that of a server that has none.
+* `reasoning` asks for a summary, `concise` unless a setting or the provider says otherwise. To OpenAI's servers it goes
+  only with an effort or a summary that somebody set: their models without reasoning refuse the object.
 * Functions are sent with `strict: false`. This API defaults to strict, which rewrites a schema so that every
   parameter is required; the other two wires take a schema as it stands, and the same request should mean the same.
 * Items stay in place, one wire item each and dependent on nothing after them, so that the `input` of a turn is a
   prefix of the next turn's: what a provider's prompt cache needs. Text and refusals return as assistant messages.
 * A call that a server of this wire ran itself is echoed; one from another wire becomes a line of assistant text.
-  Opaque items are echoed: nothing here tells where they came from.
+  Opaque items are echoed unless they came from another wire.
 * `is_error` of a tool result has no form on this wire; its content says what went wrong.
+* `WebSearch` goes with its domains as `filters`, `XSearch` with its dates, as xAI has them.
 * There is no `stop` and no `n` here: such a request is refused rather than sampled otherwise than asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import assert_never
 
 from rx_sampler.backends.encoding import (
@@ -27,7 +27,7 @@ from rx_sampler.backends.encoding import (
     checked_image_url,
     finished,
     function_tools,
-    has_tools,
+    has_choice,
     hosted_tools,
     invalid,
     is_messages_wire,
@@ -37,13 +37,13 @@ from rx_sampler.backends.encoding import (
     settings,
     summary_line,
 )
+from rx_sampler.backends.history import settled_history
 from rx_sampler.config import SamplerConfig
 from rx_sampler.conversation import (
     AssistantItem,
     BackendToolCallItem,
     FunctionChoice,
     ImagePart,
-    Item,
     JsonObject,
     OpaqueItem,
     ReasoningItem,
@@ -56,7 +56,10 @@ from rx_sampler.conversation import (
     ToolResultItem,
     ToolSpec,
     UserItem,
+    WebSearch,
+    XSearch,
 )
+from rx_sampler.dialects import ResponsesDialect
 
 __all__ = ["PATH", "encode"]
 
@@ -73,27 +76,41 @@ def encode(request: SamplingRequest, config: SamplerConfig) -> JsonObject:
         raise invalid("stop", request.stop, "the responses API has no stop sequences; leave it empty")
     refuse_several_choices(request, "responses")
     resolved = settings(request, config)
-    effort = resolved.reasoning_effort
+    hosted = hosted_tools(request, web_search=_web_search, x_search=_x_search)
+    tools = [*map(_tool, function_tools(request, hosted)), *hosted]
+    store = config.store if request.store is None else request.store
     body = present(
         model=resolved.model,
-        input=_input(request.items),
-        tools=[*map(_tool, function_tools(request)), *hosted_tools(request)] or None,
-        tool_choice=_tool_choice(request),
+        input=_input(request, config.responses_quirks, store=store),
+        tools=tools or None,
+        tool_choice=_tool_choice(request) if has_choice(request, tools) else None,
+        parallel_tool_calls=request.parallel_tool_calls if tools else None,
         text=_text_format(request),
-        reasoning=None if effort is None else {"effort": effort, "summary": "auto"},
+        reasoning=_reasoning_settings(request, config),
         max_output_tokens=resolved.max_output_tokens,
         temperature=resolved.temperature,
         top_p=resolved.top_p,
-        prompt_cache_key=request.prompt_cache_key,
+        prompt_cache_key=request.prompt_cache_key or request.conversation_id,
         metadata=request.metadata or None,
-        store=False,
-        include=["reasoning.encrypted_content"],
+        store=store,
+        include=list(dict.fromkeys(("reasoning.encrypted_content", *config.response_includes))),
         stream=True,
+        stream_tool_calls=True if config.stream_tool_calls else None,
     )
     return finished(body, request, turns="input")
 
 
-def _input(items: Iterable[Item]) -> list[JsonObject]:
+def _reasoning_settings(request: SamplingRequest, config: SamplerConfig) -> JsonObject | None:
+    effort = request.reasoning_effort or config.reasoning_effort
+    asked = request.reasoning_summary or config.reasoning_summary
+    dialect = config.responses_quirks
+    if effort is None and asked is None and dialect.reasoning_needs_effort:
+        return None
+    summary = asked or dialect.reasoning_summary
+    return present(effort=effort, summary=None if summary == "none" else summary) or None
+
+
+def _input(request: SamplingRequest, dialect: ResponsesDialect, *, store: bool) -> list[JsonObject]:
     wire: list[JsonObject] = []
     custom_ids: set[str] = set()  # the result of a custom call has a type of its own
 
@@ -102,7 +119,7 @@ def _input(items: Iterable[Item]) -> list[JsonObject]:
         if call.custom:
             custom_ids.add(call.id)
 
-    for index, item in enumerate(items):
+    for index, item in settled_history(request.items, dialect.tool_ids):
         match item:
             case SystemItem():
                 wire.append(_message("system", item.content))
@@ -115,14 +132,14 @@ def _input(items: Iterable[Item]) -> list[JsonObject]:
             case TextItem() | RefusalItem():
                 wire += _said(item.text)
             case ReasoningItem():
-                wire += _reasoning(item)
+                wire += _reasoning(item) if store or _may_return(item, dialect) else []
             case ToolCall():
                 add_call(item)
             case BackendToolCallItem():
                 is_own = item.wire and not is_messages_wire(item)
                 wire += item.wire if is_own else _said(summary_line(item))
             case OpaqueItem():
-                wire.append(item.wire)
+                wire += [item.wire] if item.backend in (None, "responses") else []
             case ToolResultItem():
                 kind = "custom_tool_call_output" if item.tool_call_id in custom_ids else "function_call_output"
                 wire.append({"type": kind, "call_id": item.tool_call_id, "output": _output(item, index)})
@@ -166,12 +183,17 @@ def _input_text(text: str) -> JsonObject:
 
 
 def _image(part: ImagePart, path: str) -> JsonObject:
-    return {"type": "input_image", "image_url": checked_image_url(part, path), "detail": "auto"}
+    return {"type": "input_image", "image_url": checked_image_url(part, path), "detail": part.detail or "auto"}
+
+
+def _may_return(item: ReasoningItem, dialect: ResponsesDialect) -> bool:
+    """Whether a server that stored nothing can read the item."""
+    return bool(item.encrypted_content) or (item.encrypted_content == "" and dialect.takes_unencrypted_reasoning)
 
 
 def _reasoning(item: ReasoningItem) -> list[JsonObject]:
-    if not item.encrypted_content:
-        return []
+    if item.encrypted_content is None and not item.id:
+        return []  # no server of this wire wrote it
     content = [{"type": "reasoning_text", "text": text} for text in item.content]
     return [
         present(
@@ -195,11 +217,23 @@ def _tool(tool: ToolSpec) -> JsonObject:
     return {"type": "function", **fields, "strict": False}
 
 
+def _web_search(tool: WebSearch) -> JsonObject:
+    filters = {"allowed_domains": list(tool.allowed_domains), "excluded_domains": list(tool.excluded_domains)}
+    filters = {name: domains for name, domains in filters.items() if domains}
+    return {"type": tool.type, "filters": filters} if filters else {"type": tool.type}
+
+
+def _x_search(tool: XSearch) -> JsonObject:
+    return present(type=tool.type, from_date=tool.from_date, to_date=tool.to_date)
+
+
 def _tool_choice(request: SamplingRequest) -> str | JsonObject | None:
-    if not has_tools(request):
-        return None
     choice = request.tool_choice
-    return {"type": "function", "name": choice.name} if isinstance(choice, FunctionChoice) else choice
+    if not isinstance(choice, FunctionChoice):
+        return choice
+    if any(tool.type == choice.name for tool in request.hosted_tools):
+        return {"type": choice.name}
+    return {"type": "function", "name": choice.name}
 
 
 def _text_format(request: SamplingRequest) -> JsonObject | None:

@@ -36,7 +36,8 @@ from rx_sampler import (
 from rx_sampler.backends.encoding import (
     finished,
     function_tools,
-    has_tools,
+    has_choice,
+    hosted_tools,
     invalid,
     json_object,
     parse_data_uri,
@@ -105,15 +106,17 @@ def _generation_config(request: SamplingRequest, config: SamplerConfig) -> Json:
 def _tools(request: SamplingRequest) -> list[Json]:
     functions = [
         present(name=tool.name, description=tool.description, parametersJsonSchema=tool.parameters)
-        for tool in function_tools(request)
+        for tool in function_tools(request, ())
     ]
-    hosted: list[Json] = [{tool.type: dict(tool.model_extra or {})} for tool in request.hosted_tools]
+    hosted: list[Json] = [
+        {tool.pop("type"): tool} for tool in hosted_tools(request, web_search=lambda _tool: {"type": "google_search"})
+    ]
     return [*([{"functionDeclarations": functions}] if functions else []), *hosted]
 
 
 def _tool_config(request: SamplingRequest) -> Json | None:
     choice = request.tool_choice
-    if choice is None or not has_tools(request):
+    if choice is None or not has_choice(request, _tools(request)):
         return None
     if isinstance(choice, FunctionChoice):
         return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [choice.name]}}
