@@ -29,7 +29,11 @@ from .conversation import (
     ToolSpec,
     Usage,
     UserItem,
+    WebSearch,
+    XSearch,
+    output_schema,
 )
+from .dialects import ChatDialect, MessagesDialect, ResponsesDialect, ToolIdRule
 from .errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .events import (
     AnnotationAdded,
@@ -49,6 +53,7 @@ from .events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
     event_from_json,
     event_json_schema,
     event_to_json,
@@ -59,11 +64,13 @@ from .metrics import LatencyMetrics
 from .observing import RequestFacts, RequestWatch, SamplerObserver
 from .outcome import failures_as_events
 from .portal import BlockingSampler, blocking
-from .providers import PRESETS, Preset
+from .providers import PRESETS, Preset, known_provider
 from .retry import Action, Decision, RetryState, SharedLimits, classify, retrying
 from .sampler import Sampler, SamplingResult
 from .scheduling import LoopTimeScheduler
 from .stage import Machine, through
+from .tools import PythonFunction, Tool, collect_tools, run_tools
+from .vendor_headers import GrokHeaders, VendorHeaders
 from .wire.sse import SseFrame, sse_frames
 
 __all__ = [
@@ -77,6 +84,7 @@ __all__ = [
     "BackendToolCallStarted",
     "BlockingSampler",
     "ChannelToken",
+    "ChatDialect",
     "Completed",
     "Decision",
     "DoomLoopPolicy",
@@ -85,6 +93,7 @@ __all__ = [
     "Failed",
     "FirstToken",
     "FunctionChoice",
+    "GrokHeaders",
     "HostedTool",
     "ImagePart",
     "ImagesStripped",
@@ -93,9 +102,11 @@ __all__ = [
     "LoopDetection",
     "LoopTimeScheduler",
     "Machine",
+    "MessagesDialect",
     "ModelMetadata",
     "OpaqueItem",
     "Preset",
+    "PythonFunction",
     "RateLimit",
     "ReasoningCompleted",
     "ReasoningItem",
@@ -105,6 +116,7 @@ __all__ = [
     "RequestWatch",
     "ResponseItem",
     "ResponseStarted",
+    "ResponsesDialect",
     "RetryBudget",
     "RetryPolicy",
     "RetryState",
@@ -127,21 +139,31 @@ __all__ = [
     "SystemItem",
     "TextItem",
     "TextPart",
+    "Tool",
     "ToolCall",
     "ToolCallDelta",
+    "ToolIdRule",
+    "ToolResultAdded",
     "ToolResultItem",
     "ToolSpec",
     "Usage",
     "UserItem",
+    "VendorHeaders",
+    "WebSearch",
+    "XSearch",
     "blocking",
     "classify",
+    "collect_tools",
     "event_from_json",
     "event_json_schema",
     "event_to_json",
     "failures_as_events",
     "get_backend",
+    "known_provider",
     "operators",
+    "output_schema",
     "retrying",
+    "run_tools",
     "sampling_events",
     "sse_frames",
     "through",

@@ -2,7 +2,8 @@
 
 A request's events are, per attempt, `StreamStarted`, then `ModelMetadata` and `ResponseStarted` where the server
 says something of the kind, then content; and once per request a single `Completed` or `Failed` at the end. Between
-attempts stands `Retrying`, which voids what the attempt before it streamed.
+attempts stands `Retrying`, which voids what the attempt before it streamed. A request that is a turn of a loop over
+tools (`run_tools`) begins with the results that it brings, each a `ToolResultAdded`.
 
 Events are frozen, slotted dataclasses. `kind` is the class name in snake_case and the discriminator of the JSON
 form: `event_to_json`, `event_from_json`, `event_json_schema`.
@@ -12,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Field, SkipValidation, TypeAdapter
 from pydantic.json_schema import SkipJsonSchema
 
-from .conversation import JsonObject, SamplingResponse
+from .conversation import JsonObject, SamplingResponse, ToolResultItem
 from .errors import SamplingError, SamplingErrorInfo, SamplingErrorKind
 from .metrics import LatencyMetrics
 
@@ -42,6 +43,7 @@ __all__ = [
     "SamplingEvent",
     "StreamStarted",
     "ToolCallDelta",
+    "ToolResultAdded",
     "event_from_json",
     "event_json_schema",
     "event_to_json",
@@ -53,11 +55,15 @@ TEXT, REASONING, REFUSAL = "text", "reasoning", "refusal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamped:
-    """What every event carries: whose it is, in which attempt (from 1), and when (Unix seconds, never going back)."""
+    """What every event carries: whose it is, in which attempt (from 1), and when (Unix seconds, never going back).
+
+    `turn` counts from 1 where the request is a turn of a loop (`run_tools`); else it is None.
+    """
 
     request_id: str
     attempt: int
     ts: float
+    turn: int | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,7 @@ class ChannelToken:
     text: str
     chunk_index: int
     choice: int = 0
+    turn: int | None = field(default=None, repr=False)
     kind: Literal["channel_token"] = field(default="channel_token", repr=False)
 
 
@@ -153,6 +160,25 @@ class ToolCallDelta(Stamped):
     arguments_delta: str | None = None
     choice: int = 0
     kind: Literal["tool_call_delta"] = field(default="tool_call_delta", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultAdded(Stamped):
+    """A call of the client's own tool was run (`run_tools`): its result is part of the request of this id.
+
+    Before that request's `StreamStarted`, in the order in which the calls finished. `exception` is what the tool
+    raised, for code in the same process; JSON does not carry it.
+    """
+
+    tool_call_id: str
+    name: str
+    result: ToolResultItem
+    duration_ms: float
+    """From the start of the call, without its wait for a place."""
+    exception: Annotated[SkipJsonSchema[SkipValidation[Any]], Field(exclude=True)] = field(
+        default=None, repr=False, compare=False
+    )
+    kind: Literal["tool_result_added"] = field(default="tool_result_added", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +282,7 @@ SamplingEvent = (
     | ChannelToken
     | ReasoningCompleted
     | ToolCallDelta
+    | ToolResultAdded
     | BackendToolCallStarted
     | BackendToolCallCompleted
     | AnnotationAdded
@@ -270,6 +297,8 @@ if TYPE_CHECKING:
     _Adapter = TypeAdapter[SamplingEvent]
 
 _adapter_cache: list[_Adapter] = []
+_NO_TURN: Final = {"turn"}
+"""Most requests are no turn of anything, and their recordings need not say so on every line."""
 
 
 def _adapter() -> _Adapter:
@@ -280,8 +309,8 @@ def _adapter() -> _Adapter:
 
 
 def event_to_json(event: SamplingEvent) -> str:
-    """One line of JSON, without the line end; fields at None are kept, `Failed.exception` is left out."""
-    return _adapter().dump_json(event).decode()
+    """One line of JSON, without the line end; fields at None are kept, but for `turn`; no `Failed.exception`."""
+    return _adapter().dump_json(event, exclude=_NO_TURN if event.turn is None else None).decode()
 
 
 def event_from_json(line: str | bytes) -> SamplingEvent:
@@ -302,7 +331,7 @@ class TokenDraft:
     a stream are tokens.
     """
 
-    __slots__ = ("attempt", "channel", "choice", "chunk_index", "kind", "request_id", "text", "ts")
+    __slots__ = ("attempt", "channel", "choice", "chunk_index", "kind", "request_id", "text", "ts", "turn")
 
     def __init__(
         self, request_id: str, attempt: int, ts: float, channel: str, text: str, chunk_index: int, choice: int
@@ -314,4 +343,5 @@ class TokenDraft:
         self.text = text
         self.chunk_index = chunk_index
         self.choice = choice
+        self.turn = None
         self.kind = "channel_token"

@@ -264,4 +264,6 @@ class LoopDetector(Machine[SamplingEvent, SamplingEvent]):
         if isinstance(error, SamplingError) and error.where is None:
             error.where = ErrorStamp(request_id=item.request_id, attempt=item.attempt, ts=item.ts)
         self.done, self.error = True, error
-        return DoomLoopSignals(request_id=item.request_id, attempt=item.attempt, ts=item.ts, triggers=(trigger,))
+        return DoomLoopSignals(
+            request_id=item.request_id, attempt=item.attempt, ts=item.ts, turn=item.turn, triggers=(trigger,)
+        )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from reactivex import Observable
+
 from .actor import Question
 from .config import SamplerConfig
 from .events import SamplingEvent
-from .flow import BoundedIterator, Overflow
+from .flow import BoundedIterator, Overflow, to_async_iterator
 from .sampler import Sampler, SamplingResult
 
 __all__ = ["BlockingSampler", "blocking"]
@@ -85,7 +87,26 @@ class BlockingSampler:
         """The whole answer. Raises `SamplingError` if the request fails; Ctrl-C cancels it."""
         return self._wait_for(self._sampler.collect(question))
 
-    def _iterate(self, events: BoundedIterator[SamplingEvent]) -> Generator[SamplingEvent]:
+    def each(
+        self, make: Callable[[Sampler], Observable[T]], *, capacity: int = 1024, overflow: Overflow = "pause"
+    ) -> Generator[T]:
+        """The values of whatever stream `make` builds on the sampler, with the rules of `iterate`.
+
+            for event in sampler.each(lambda sampler: run_tools(sampler, "Rain?", [forecast])):
+                print(event)
+
+        `make` is called at once, on this thread; the stream runs on the sampler's loop.
+        """
+        return self._iterate(to_async_iterator(make(self._sampler), capacity, overflow))
+
+    def run(self, make: Callable[[Sampler], Coroutine[Any, Any, T]]) -> T:
+        """What the coroutine returns that `make` gives, awaited on the sampler's loop; Ctrl-C cancels it.
+
+        done = sampler.run(lambda sampler: collect_tools(sampler, "Rain?", [forecast]))
+        """
+        return self._wait_for(make(self._sampler))
+
+    def _iterate(self, events: BoundedIterator[T]) -> Generator[T]:
         try:
             while batch := self._wait_for(events.take()):
                 yield from batch

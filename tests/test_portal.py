@@ -15,6 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from rx_sampler import (
+    ChannelToken,
     Completed,
     Failed,
     RetryPolicy,
@@ -23,10 +24,13 @@ from rx_sampler import (
     SamplingError,
     SamplingErrorKind,
     SamplingEvent,
+    ToolResultAdded,
     blocking,
+    collect_tools,
     event_from_json,
+    run_tools,
 )
-from rx_sampler.simulator import Fault, SimulatorThread, Timing, Turn
+from rx_sampler.simulator import Fault, SimulatorThread, Timing, ToolCall, Turn
 
 WAIT_S = 30.0
 
@@ -58,6 +62,31 @@ def test_it_gives_the_events_that_a_sampler_gives(server: SimulatorThread) -> No
     assert isinstance(other_end, Completed)
     assert end.response.text == other_end.response.text == result.response.text
     assert [thread.name for thread in threading.enumerate() if "portal" in thread.name] == []
+
+
+def test_tools_run_on_the_samplers_loop(server: SimulatorThread) -> None:
+    threads: list[str] = []
+
+    async def forecast(city: str) -> str:
+        threads.append(threading.current_thread().name)
+        return f"rain in {city}"
+
+    called = Turn(tool_calls=(ToolCall(name="forecast", arguments={"city": "Bergen"}),))
+    server.script_next(called, Turn(text="Wet."), called, Turn(text="Wet again."))
+    with blocking(config(server)) as sampler:
+        events = list(sampler.each(lambda loop: run_tools(loop, "Rain?", [forecast])))
+        done = sampler.run(lambda loop: collect_tools(loop, "And now?", [forecast]))
+    assert [(event.kind, event.turn) for event in events if not isinstance(event, ChannelToken)][-1] == ("completed", 2)
+    assert [event.result.content for event in events if isinstance(event, ToolResultAdded)] == ["rain in Bergen"]
+    assert done.response.text == "Wet again."
+    assert threads == ["rx_sampler portal"] * 2
+
+
+def test_what_cannot_run_is_said_at_call_time(server: SimulatorThread) -> None:
+    with blocking(config(server)) as sampler, pytest.raises(ValueError, match="max_turns"):
+        sampler.each(lambda loop: run_tools(loop, "Rain?", max_turns=0))
+    with pytest.raises(RuntimeError, match="with blocking"):
+        sampler.run(lambda loop: collect_tools(loop, "Rain?"))
 
 
 def test_failures_are_events_or_raised(server: SimulatorThread) -> None:

@@ -117,6 +117,10 @@ def ask_command(
     image: Annotated[
         list[str] | None, typer.Option(metavar="PATH|URL", help="An image to send along; repeat for more.")
     ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="A Python function that the model may call; repeat for more."),
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="The most tokens that the model may write.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0 is the least random.")] = None,
     reasoning_effort: Annotated[
@@ -131,7 +135,8 @@ def ask_command(
 
     The answer goes to stdout. Reasoning, tool calls and sources go there too if it is a terminal, else to stderr.
     Without a server (--provider, --base-url, RX_SAMPLER_PROVIDER or RX_SAMPLER_BASE_URL) the small local model
-    answers, or the built-in simulator where there is none.
+    answers, or the built-in simulator where there is none. With --tool the model's calls are run and their results sent
+    back, until it answers in words.
     """
     server_named = provider or base_url
     if (local and simulate) or (server_named and (local or simulate)):
@@ -142,11 +147,13 @@ def ask_command(
     from .output import Output
     from .prompt import build_request, read_prompt
     from .servers import Kind
+    from .tools import load_tools
 
     output = Output()
     options = ServerOptions(provider=provider, base_url=base_url, backend=backend, model=model, api_key_env=api_key_env)
     forced = Kind.LOCAL if local else Kind.SIMULATOR if simulate else None
     try:
+        tools = load_tools(tool or ())
         target = Target.choose(options, os.environ, forced, retries=retries, deadline_s=timeout)
         question = read_prompt(prompt, sys.stdin, output.note)
         if not question:
@@ -161,7 +168,7 @@ def ask_command(
         )
     except UnusableError as problem:
         _fail(problem)
-    _exit_with(lambda: ask_target(target, request, output, events=events))
+    _exit_with(lambda: ask_target(target, request, output, tools, events=events))
 
 
 @_app.command(name="local")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +20,7 @@ from .servers import BACKENDS, Kind, embedded_server
 if TYPE_CHECKING:
     from rx_sampler.config import SamplerConfig
     from rx_sampler.conversation import SamplingRequest
+    from rx_sampler.tools import AnyTool
 
 __all__ = ["Target", "ask", "ask_target"]
 
@@ -59,7 +60,14 @@ class Target:
         return cls(kind=forced or Kind.ANY, settings={**settings, **named, "backend": backend})
 
 
-async def ask_target(target: Target, request: SamplingRequest, output: Output, *, events: bool = False) -> int:
+async def ask_target(
+    target: Target,
+    request: SamplingRequest,
+    output: Output,
+    tools: Sequence[AnyTool] = (),
+    *,
+    events: bool = False,
+) -> int:
     """Ask `target`, starting a server of our own where it wants one; the exit code as `ask` gives it."""
 
     def hint(failed: Failed) -> str | None:
@@ -67,18 +75,24 @@ async def ask_target(target: Target, request: SamplingRequest, output: Output, *
 
     renderer = EventLines(hint=hint) if events else TextRenderer(interleaved=output.interleaved, hint=hint)
     if target.config is not None:
-        return await ask(target.config, request, renderer, output)
+        return await ask(target.config, request, renderer, output, tools)
     from rx_sampler.config import SamplerConfig
 
     async with embedded_server(target.kind, thinking=request.reasoning_effort not in (None, "none")) as server:
         output.note(server.notice)
         fields: dict[str, Any] = {"base_url": server.base_url, "model": server.model, **target.settings}
         config = SamplerConfig(**fields)
-        return await ask(config, request, renderer, output)
+        return await ask(config, request, renderer, output, tools)
 
 
-async def ask(config: SamplerConfig, request: SamplingRequest, renderer: Renderer, output: Output) -> int:
-    """Stream one request to `output`; 0 if it completed, 1 if it failed.
+async def ask(
+    config: SamplerConfig,
+    request: SamplingRequest,
+    renderer: Renderer,
+    output: Output,
+    tools: Sequence[AnyTool] = (),
+) -> int:
+    """Stream one request to `output`, with `tools` as many as it takes; 0 if it completed, 1 if it failed.
 
     Cancelling disposes the subscription, which closes the socket, then ends the output with the renderer's summary
     and raises CancelledError. Raises BrokenPipeError where the reader of the output is gone, with the socket closed,
@@ -93,8 +107,8 @@ async def ask(config: SamplerConfig, request: SamplingRequest, renderer: Rendere
         nonlocal exit_code
         if ended.done():
             return
-        if isinstance(event, Completed):
-            exit_code = 0
+        if isinstance(event, Completed | Failed):
+            exit_code = 0 if isinstance(event, Completed) else 1
         try:
             output.write(renderer.feed(event))
         except Exception as error:  # ours to report: raised here, it would not reach the one who awaits
@@ -114,7 +128,12 @@ async def ask(config: SamplerConfig, request: SamplingRequest, renderer: Rendere
         raise UnusableError(str(error)) from None
     try:
         async with sampler:
-            subscription = sampler.stream(request).subscribe(on_next, on_error, on_completed)
+            events = sampler.stream(request)
+            if tools:
+                from rx_sampler.tools import run_tools
+
+                events = run_tools(sampler, request, tools)
+            subscription = events.subscribe(on_next, on_error, on_completed)
             try:
                 return await ended
             except asyncio.CancelledError:

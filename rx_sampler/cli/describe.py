@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from rx_sampler.conversation import JsonObject, Usage
 from rx_sampler.errors import SamplingErrorInfo
-from rx_sampler.events import Retrying
+from rx_sampler.events import Retrying, ToolResultAdded
 
 from .sanitize import visible_line
 
-__all__ = ["as_list", "citation_lines", "failure_line", "retry_line", "summary_line", "tool_gist"]
+__all__ = ["as_list", "citation_lines", "failure_line", "result_line", "retry_line", "summary_line", "tool_gist"]
 
 MAX_GIST_CHARS = 200
 """Of a server tool's input: results run to megabytes, a reader wants to know what was asked."""
@@ -60,6 +60,15 @@ def tool_gist(result: JsonObject | None) -> str:
     found = (value for key in _GIST_KEYS if (value := _as_object(result).get(key)))
     gist = next(found, None)
     return "" if gist is None else ": " + visible_line(_clipped(_compact(gist)))
+
+
+def result_line(event: ToolResultAdded) -> str:
+    """What a tool of the user's gave, cut to `MAX_GIST_CHARS`, and how long it took."""
+    result = event.result
+    ended = "failed" if result.is_error else "finished"
+    images = f" and {len(result.images)} image(s)" if result.images else ""
+    said = visible_line(_clipped(result.content))
+    return f"tool {visible_line(event.name)} {ended} in {event.duration_ms:.0f} ms: {said}{images}"
 
 
 def citation_lines(annotation: object) -> tuple[str, str]:

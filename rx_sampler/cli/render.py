@@ -25,10 +25,11 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
     event_to_json,
 )
 
-from .describe import as_list, citation_lines, failure_line, retry_line, summary_line, tool_gist
+from .describe import as_list, citation_lines, failure_line, result_line, retry_line, summary_line, tool_gist
 from .sanitize import visible, visible_json, visible_line
 
 __all__ = ["EventLines", "Piece", "Renderer", "Sink", "StyleName", "TextRenderer"]
@@ -102,6 +103,8 @@ class TextRenderer:
                 yield from self._put(visible(event.text))
             case ToolCallDelta():
                 yield from self._tool_call(event)
+            case ToolResultAdded():
+                yield from self._line("aside", "tool", result_line(event))
             case BackendToolCallStarted():
                 yield from self._line("aside", "tool", f"server tool {visible_line(event.name)} started")
             case BackendToolCallCompleted():
@@ -165,6 +168,7 @@ class TextRenderer:
             stop_message=response.stop_message,
         )
         yield Piece("note", "summary", f"{line}\n")
+        self._restart()  # another turn may follow
 
     def _section_of(self, token: ChannelToken) -> _Section:
         if token.choice:

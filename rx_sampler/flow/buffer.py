@@ -11,7 +11,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import SingleAssignmentDisposable
 
 from rx_sampler.demand import Demand, demanding
-from rx_sampler.events import Completed, Failed, Retrying
+from rx_sampler.events import Completed, Failed, Retrying, ToolResultAdded
 from rx_sampler.scheduling import running_loop
 
 __all__ = ["Buffer", "BufferOverflowError", "Overflow"]
@@ -27,8 +27,8 @@ class BufferOverflowError(RuntimeError):
 
 
 def says_how_it_went(value: object) -> bool:
-    """Terminal events and `Retrying`: who misses one of them takes void text for good, or waits for ever."""
-    return isinstance(value, Completed | Failed | Retrying)
+    """Terminal events, `Retrying` and results: who misses one takes void text for good, waits, or cannot go on."""
+    return isinstance(value, Completed | Failed | Retrying | ToolResultAdded)
 
 
 class Buffer(abc.ObserverBase[T], Generic[T]):

@@ -40,7 +40,8 @@ def to_async_iterator(
     With the drops and `error`, a request that fills the buffer gives the consumer a turn of the loop before anything is
     lost: how much one read brings makes nobody slow.
 
-    What `keep` is true for is never lost and comes on top of the capacity: by default terminal events and `Retrying`.
+    What `keep` is true for is never lost and comes on top of the capacity: by default terminal events, `Retrying` and
+    the results of tools.
 
     Subscribes at the first `anext`, or when entered with `async with` (a hot source would be missed until then), with
     `scheduler`. The consumer must be on the source's event loop. `on_error` of the source is raised behind the values

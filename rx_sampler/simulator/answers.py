@@ -214,10 +214,10 @@ def _text(ask: Ask, turn: Turn, called: Sequence[ToolCall], chance: Random) -> s
 def _tool_calls(ask: Ask, turn: Turn, chance: Random) -> tuple[ToolCall, ...]:
     if turn.tool_calls is not None:
         return turn.tool_calls
-    # A turn that is scripted to say or refuse something says that, whatever tool the request forces.
-    if not ask.forced_tools or turn.text is not None or turn.refusal is not None:
+    # A turn that is scripted to say or refuse something says that, whatever tools the request has.
+    if not ask.called_tools or turn.text is not None or turn.refusal is not None:
         return ()
-    tool = chance.choice(ask.forced_tools)
+    tool = chance.choice(ask.called_tools)
     arguments = as_object(value_of_schema({"type": "object", **tool.schema}, chance)) or {}
     return (ToolCall(name=tool.name, arguments=arguments),)
 

@@ -17,7 +17,7 @@ __all__ = [
     "Problem",
     "RefusedError",
     "Tool",
-    "forced_tools",
+    "called_tools",
     "input_tokens",
     "last_user_text",
     "positive_int",
@@ -78,7 +78,7 @@ class Ask:
     max_output_tokens: int | None = None
     stop: tuple[str, ...] = ()
     choices: int = 1
-    forced_tools: tuple[Tool, ...] = ()
+    called_tools: tuple[Tool, ...] = ()
     wants_reasoning: bool = False
     shows_reasoning: bool = False
     json_schema: JsonObject | None = field(default=None, repr=False)
@@ -150,8 +150,8 @@ def text_list(body: JsonObject, name: str) -> tuple[str, ...]:
     return tuple(entry for entry in entries if entry)
 
 
-def forced_tools(tools: Iterable[Tool], choice: object, *, forced: bool, named: Iterable[str]) -> tuple[Tool, ...]:
-    """The tools of which one has to be called: all when `forced`, those named otherwise; () leaves it to the model.
+def called_tools(tools: Iterable[Tool], choice: object, *, forced: bool, named: Iterable[str]) -> tuple[Tool, ...]:
+    """The tools of which one is to be called: those named, else all when `forced`; () for an answer in words.
 
     A name that no tool has is refused, as providers do; `choice` is what the request says, for the message.
     """

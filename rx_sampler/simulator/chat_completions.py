@@ -16,7 +16,7 @@ from .asks import (
     Ask,
     Problem,
     Tool,
-    forced_tools,
+    called_tools,
     input_tokens,
     last_user_text,
     positive_int,
@@ -53,7 +53,7 @@ class ChatCompletions:
             max_output_tokens=positive_int(body, "max_completion_tokens") or positive_int(body, "max_tokens"),
             stop=text_list(body, "stop"),
             choices=positive_int(body, "n", most=_MOST_CHOICES) or 1,
-            forced_tools=_forced_tools(body),
+            called_tools=_called_tools(body),
             wants_reasoning=reasons,
             shows_reasoning=reasons,
             json_schema=structured_output_schema(body.get("response_format")),
@@ -110,7 +110,7 @@ class ChatCompletions:
         return Comment("keep-alive")
 
 
-def _forced_tools(body: JsonObject) -> tuple[Tool, ...]:
+def _called_tools(body: JsonObject) -> tuple[Tool, ...]:
     functions = [as_object(tool.get("function")) or {} for tool in objects_in(body.get("tools"))]
     tools = [
         Tool(name=name, schema=as_object(function.get("parameters")) or {})
@@ -124,7 +124,15 @@ def _forced_tools(body: JsonObject) -> tuple[Tool, ...]:
     if allowed.get("mode") == "required":
         named = objects_in(allowed.get("tools"))
     names = [name for entry in named if (name := as_text((as_object(entry.get("function")) or {}).get("name")))]
-    return forced_tools(tools, choice, forced=choice == "required", named=names)
+    forced = choice == "required" or (choice in (None, "auto") and _wants_a_call(body))
+    return called_tools(tools, choice, forced=forced, named=names)
+
+
+def _wants_a_call(body: JsonObject) -> bool:
+    """Whether the model, which is free to call a tool, does: once, before it says anything of its own."""
+    roles = [message.get("role") for message in objects_in(body.get("messages"))]
+    since = roles[len(roles) - [*reversed(roles), "assistant"].index("assistant") :]  # since it last had its say
+    return structured_output_schema(body.get("response_format")) is None and "tool" not in since
 
 
 def _envelope(kind: str, ask: Ask, answer: Answer) -> JsonObject:

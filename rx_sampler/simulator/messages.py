@@ -14,7 +14,7 @@ from .asks import (
     Ask,
     Problem,
     Tool,
-    forced_tools,
+    called_tools,
     input_tokens,
     last_user_text,
     positive_int,
@@ -71,7 +71,7 @@ class Messages:
             stream=body.get("stream") is True,
             max_output_tokens=max_tokens,
             stop=text_list(body, "stop_sequences"),
-            forced_tools=_forced_tools(body),
+            called_tools=_called_tools(body),
             wants_reasoning=thinking,
             shows_reasoning=thinking,
             json_schema=structured_output_schema(output.get("format")),
@@ -223,7 +223,7 @@ def _tool_use_block(answer: Answer, slot: int) -> _Block:
     return _Block(opening=opening, whole=whole, deltas=deltas)
 
 
-def _forced_tools(body: JsonObject) -> tuple[Tool, ...]:
+def _called_tools(body: JsonObject) -> tuple[Tool, ...]:
     tools = [
         Tool(name=name, schema=as_object(tool.get("input_schema")) or {})
         for tool in objects_in(body.get("tools"))
@@ -231,7 +231,17 @@ def _forced_tools(body: JsonObject) -> tuple[Tool, ...]:
     ]
     choice = as_object(body.get("tool_choice")) or {}
     name = as_text(choice.get("name")) if choice.get("type") == "tool" else None
-    return forced_tools(tools, choice, forced=choice.get("type") == "any", named=[name] if name else [])
+    forced = choice.get("type") == "any" or (choice.get("type") in (None, "auto") and _wants_a_call(body))
+    return called_tools(tools, choice, forced=forced, named=[name] if name else [])
+
+
+def _wants_a_call(body: JsonObject) -> bool:
+    """Whether the model, which is free to call a tool, does: once, before it says anything of its own."""
+    messages = objects_in(body.get("messages"))
+    last = objects_in(messages[-1].get("content")) if messages else ()
+    output = as_object(body.get("output_config")) or {}
+    free = structured_output_schema(output.get("format")) is None
+    return free and not any(block.get("type") == "tool_result" for block in last)
 
 
 def _usage(answer: Answer, *, output_tokens: int) -> JsonObject:

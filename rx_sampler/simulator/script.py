@@ -85,11 +85,12 @@ class Usage(StrictModel):
 class Turn(StrictModel):
     """What one request gets. What is absent is generated from the seed and the request.
 
-    Without `tool_calls`, a tool is called only if the request forces one; with `tool_calls` or `refusal`, an absent
-    `text` is empty. `reasoning` that is given is sent whether or not the request asked for any. The request's limits
-    (maximum of tokens, stop sequences) apply to scripted text too. `annotations` are sent as they stand, so give them
-    in the shape of the wire format that will be asked. `delta_chars` is the size of a delta; absent: one token each.
-    `headers` are added to the response's; `timing` replaces the server's for this request.
+    Without `tool_calls`, a tool is called if the request forces one, or offers some and brings no result of a call (and
+    wants no JSON); with `tool_calls` or `refusal`, an absent `text` is empty. `reasoning` that is given is sent whether
+    or not the request asked for any. The request's limits (maximum of tokens, stop sequences) apply to scripted text
+    too. `annotations` are sent as they stand, so give them in the shape of the wire format that will be asked.
+    `delta_chars` is the size of a delta; absent: one token each. `headers` are added to the response's; `timing`
+    replaces the server's for this request.
 
     `fault` is for the one request that takes the turn; if that is sent again, it takes the next turn. `faults` is for
     a request and its retries: the n-th attempt meets the n-th entry (None: no fault), and every attempt after the last

@@ -29,6 +29,7 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
     event_to_json,
 )
 from rx_sampler.images import image_urls
@@ -47,7 +48,7 @@ def builders(*, content: bool) -> Mapping[type[SamplingEvent], Builder]:
     return _WITH_CONTENT if content else _WITHOUT_CONTENT
 
 
-def _record(notes: Notes, name: str, ts: float, **fields: object) -> Record:
+def _record(notes: Notes, name: str, ts: float, /, **fields: object) -> Record:
     return {"time": rfc3339(ts), "record": name, "request_id": notes.facts.request_id, **fields}
 
 
@@ -119,6 +120,25 @@ def _metadata(notes: Notes, event: ModelMetadata) -> list[Record]:
 def _first_token(notes: Notes, event: FirstToken) -> list[Record]:
     passed_ms = _since_submit_ms(notes, event.ts)
     return [_of(notes, "first_token", event, channel=event.channel, since_submit_ms=passed_ms)]
+
+
+def _tool_result_added(notes: Notes, event: ToolResultAdded) -> list[Record]:
+    result = event.result
+    said = {"result": with_short_images(result.content)} if notes.content else {}
+    return [
+        _of(
+            notes,
+            "tool_result_added",
+            event,
+            tool_call_id=event.tool_call_id,
+            name=event.name,
+            is_error=result.is_error,
+            duration_ms=round(event.duration_ms, 3),
+            chars=len(result.content),
+            image_count=len(result.images),
+            **said,
+        )
+    ]
 
 
 def _images_stripped(notes: Notes, event: ImagesStripped) -> list[Record]:
@@ -218,6 +238,7 @@ _WITHOUT_CONTENT: Final[Mapping[type[SamplingEvent], Builder]] = {
     ResponseStarted: _response_started,
     ModelMetadata: _metadata,
     FirstToken: _first_token,
+    ToolResultAdded: _tool_result_added,
     ImagesStripped: _images_stripped,
     DoomLoopSignals: _doom_loop_signals,
     Retrying: _retrying,

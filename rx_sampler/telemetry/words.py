@@ -95,6 +95,14 @@ def _retrying(fields: Fields) -> Iterator[str]:
     yield ": ".join((*_text(fields, "error_kind"), *_text(fields, "reason")))
 
 
+def _tool_result(fields: Fields) -> Iterator[str]:
+    yield " ".join((*_text(fields, "name"), "failed" if fields.get("is_error") is True else "ran"))
+    yield from _timed(fields, "duration_ms", "for ")
+    yield from _counted(fields, "chars", "character")
+    yield from _counted(fields, "image_count", "image")
+    yield from (f"said {json.dumps(text, ensure_ascii=False)}" for text in _text(fields, "result"))
+
+
 def _images_stripped(fields: Fields) -> Iterator[str]:
     yield from _counted(fields, "count", "image")
     yield from _text(fields, "reason", "stripped_urls")
@@ -170,6 +178,7 @@ _DESCRIBERS: Final[Mapping[str, Callable[[Fields], Iterator[str]]]] = {
     "metadata": _named,
     "response_started": _named,
     "retrying": _retrying,
+    "tool_result_added": _tool_result,
     "images_stripped": _images_stripped,
     "doom_loop_signals": _triggers,
     "retries_exhausted": _exhausted,

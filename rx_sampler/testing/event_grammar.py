@@ -24,6 +24,7 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
 )
 
 from .streamed import Streamed
@@ -49,6 +50,8 @@ class EventGrammar:
         self._limited_in_row = 0
         self._stripped = False
         self._last: SamplingEvent | None = None
+        self._turn: int | None = None
+        self._results: set[str] = set()
         self._read_kind: Mapping[type[Any], Callable[[Any], str | None]] = {
             StreamStarted: self._stream_started,
             ModelMetadata: self._model_metadata,
@@ -57,6 +60,7 @@ class EventGrammar:
             ChannelToken: self._token,
             ReasoningCompleted: self._reasoning_completed,
             ToolCallDelta: self._tool_delta,
+            ToolResultAdded: self._tool_result,
             BackendToolCallStarted: self._hosted_started,
             BackendToolCallCompleted: self._hosted_completed,
             AnnotationAdded: self._annotation,
@@ -74,7 +78,9 @@ class EventGrammar:
             return "comes after the terminal event"
         if self._request_id not in (None, event.request_id):
             return f"is of request {event.request_id!r}, the others are of {self._request_id!r}"
-        self._request_id = event.request_id
+        if self._request_id is not None and event.turn != self._turn:
+            return f"is of turn {event.turn}, the others are of {self._turn}"
+        self._request_id, self._turn = event.request_id, event.turn
         if not self._ts <= event.ts < math.inf:
             return f"ts {event.ts} is before {self._ts}"
         self._ts = event.ts
@@ -217,6 +223,18 @@ class EventGrammar:
             return f"changes the name to {event.name!r} after arguments came"
         if self._backend == "messages" and (event.id or event.name):
             return "changes the id or the name, which come once on this wire"
+        return None
+
+    def _tool_result(self, event: ToolResultAdded) -> str | None:
+        if not isinstance(self._last, ToolResultAdded | None):
+            return f"follows {self._last.kind}; results are what a request begins with"
+        if event.result.tool_call_id != event.tool_call_id:
+            return f"is of {event.tool_call_id!r}, its result of {event.result.tool_call_id!r}"
+        if event.tool_call_id in self._results:
+            return f"brings the result of {event.tool_call_id!r} again"
+        if not 0 <= event.duration_ms < math.inf:
+            return f"duration_ms is {event.duration_ms}"
+        self._results.add(event.tool_call_id)
         return None
 
     def _hosted_started(self, event: BackendToolCallStarted) -> str | None:

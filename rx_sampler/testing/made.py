@@ -10,7 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from rx_sampler.conversation import JsonObject, ResponseItem, SamplingResponse, TextItem, ToolCall, json_object
+from rx_sampler.conversation import (
+    JsonObject,
+    ResponseItem,
+    SamplingResponse,
+    TextItem,
+    ToolCall,
+    ToolResultItem,
+    json_object,
+)
 from rx_sampler.errors import SamplingErrorInfo, SamplingErrorKind
 from rx_sampler.events import (
     REASONING,
@@ -32,6 +40,7 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
 )
 from rx_sampler.metrics import LatencyMetrics
 from rx_sampler.operators.partial_response import measured, partial_response
@@ -58,6 +67,7 @@ __all__ = [
     "text",
     "token",
     "tool",
+    "tool_result",
 ]
 
 RetryBudgetName = Literal["transport", "rate_limit", "doom_loop"]
@@ -176,6 +186,23 @@ def tool(
     """A `ToolCallDelta`."""
     return _template(
         ToolCallDelta, of, tool_index=tool_index, id=id, name=name, arguments_delta=arguments, choice=choice
+    )
+
+
+def tool_result(
+    call_id: str = "call_1",
+    content: str = "done",
+    name: str = "look_up",
+    *,
+    is_error: bool = False,
+    duration_ms: float = 0.0,
+    turn: int | None = None,
+    of: str | None = None,
+) -> Template:
+    """`ToolResultAdded`: a call of the turn before was run, and this request brings its result."""
+    result = ToolResultItem(tool_call_id=call_id, content=content, is_error=is_error)
+    return _template(
+        ToolResultAdded, of, tool_call_id=call_id, name=name, result=result, duration_ms=duration_ms, turn=turn
     )
 
 

@@ -119,11 +119,19 @@ async def start(
     stdin: int = DEVNULL,
     stdout: int = PIPE,
     code: str | None = None,
+    cwd: Path | None = None,
 ) -> Process:
     """Start `rx-sampler ARGUMENTS`, by `python -m`, or by Python `code` that calls `main`."""
     how = ["-c", code] if code else ["-m", "rx_sampler.cli"]
     return await asyncio.create_subprocess_exec(
-        sys.executable, *how, *arguments, stdin=stdin, stdout=stdout, stderr=PIPE, env=environment(**(env or {}))
+        sys.executable,
+        *how,
+        *arguments,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=PIPE,
+        env=environment(**(env or {})),
+        cwd=cwd,
     )
 
 
@@ -135,9 +143,13 @@ class Outcome:
 
 
 async def run(
-    *arguments: str, env: dict[str, str] | None = None, stdin: bytes | None = None, code: str | None = None
+    *arguments: str,
+    env: dict[str, str] | None = None,
+    stdin: bytes | None = None,
+    code: str | None = None,
+    cwd: Path | None = None,
 ) -> Outcome:
-    """Run `rx-sampler ARGUMENTS` to its end; `stdin` is piped in."""
-    process = await start(*arguments, env=env, stdin=DEVNULL if stdin is None else PIPE, code=code)
+    """Run `rx-sampler ARGUMENTS` to its end, in `cwd`; `stdin` is piped in."""
+    process = await start(*arguments, env=env, stdin=DEVNULL if stdin is None else PIPE, code=code, cwd=cwd)
     out, err = await process.communicate(stdin)
     return Outcome(process.returncode, out.decode(), err.decode())

@@ -68,6 +68,12 @@ def test_bad_options_exit_with_2(run: Run, arguments: list[str]) -> None:
         (["ask", "x", "--simulate", "--backend", "smoke"], "one of chat_completions, responses, messages"),
         (["ask", "x", "--simulate", "--image", "gone.png"], "image gone.png: No such file"),
         (["ask", "x", "--simulate", "--image", "gone\x1b.png"], "image gone\\x1b.png"),
+        (["ask", "x", "--simulate", "--tool", "clock"], "give MODULE:FUNCTION"),
+        (["ask", "x", "--simulate", "--tool", "no_such_module:now"], "there is no module no_such_module"),
+        (["ask", "x", "--simulate", "--tool", "time:no_such_name"], "time has no no_such_name"),
+        (["ask", "x", "--simulate", "--tool", "os:sep"], "a tool is a function or another callable, not '/'"),
+        (["ask", "x", "--simulate", "--tool", "builtins:print"], "parameter 'args' is a * parameter"),
+        (["ask", "x", "--simulate", "--tool", "os:getcwd", "--tool", "os:getcwd"], "is called 'getcwd' already"),
         (["simulate", "--script", "gone.json"], "script gone.json: No such file"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rx_sampler.events import ChannelToken, Completed, event_from_json
+from rx_sampler.events import ChannelToken, Completed, ToolResultAdded, event_from_json
 
 from .harness import DONE, Reply, delta, run, scripted, start, usage
 
@@ -244,6 +244,67 @@ async def test_the_simulator_answers_on_each_backend_and_says_so() -> None:
         assert outcome.out.strip()
         assert "simulator" in outcome.err.splitlines()[0]
         assert "stop: stop" in outcome.err.splitlines()[-1]
+
+
+TOOLS = '''
+def weather(city: str, days: int = 1) -> dict[str, object]:
+    """Tell the weather."""
+    return {"city": city, "weather": "rain\\x1b[2J"}
+
+
+async def fails(city: str) -> str:
+    raise LookupError("no such city")
+'''
+
+
+async def test_a_function_of_the_current_directory_is_run_and_its_result_shown(tmp_path: Path) -> None:
+    (tmp_path / "my_tools.py").write_text(TOOLS)
+    # as the installed script: without the directory on its path
+    code = "import sys; sys.path.remove(''); from rx_sampler.cli import main; main()"
+    outcome = await run("ask", "Rain?", "--simulate", "--tool", "my_tools:weather", code=code, cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.strip()
+    lines = [line for line in outcome.err.splitlines() if line.startswith("tool ")]
+    assert lines[0].startswith("tool call weather (call_")
+    assert lines[0].endswith('{"city":"simulated city"}')
+    assert lines[1].startswith("tool weather finished in ")
+    assert lines[1].endswith(r'ms: {"city":"simulated city","weather":"rain\u001b[2J"}')
+    assert outcome.err.splitlines()[-1].endswith("stop: stop")
+
+
+@pytest.mark.parametrize("backend", ["chat_completions", "responses", "messages"])
+async def test_the_events_of_all_turns_are_lines_of_json(tmp_path: Path, backend: str) -> None:
+    (tmp_path / "my_tools.py").write_text(TOOLS)
+    outcome = await run(
+        *("ask", "Rain?", "--simulate", "--events", "--backend", backend, "--tool", "my_tools:fails"), cwd=tmp_path
+    )
+    assert outcome.code == 0, outcome.err
+    events = [event_from_json(line) for line in outcome.out.splitlines()]
+    assert [(event.turn, event.kind) for event in events if event.kind in ("completed", "tool_result_added")] == [
+        (1, "completed"),
+        (2, "tool_result_added"),
+        (2, "completed"),
+    ]
+    (added,) = [event for event in events if isinstance(event, ToolResultAdded)]
+    assert added.result.content == "fails failed: LookupError: no such city"
+    assert added.result.is_error
+
+
+@pytest.mark.parametrize(
+    ("module", "says"),
+    [
+        ("raise RuntimeError('half\\nway')", "importing my_tools raised RuntimeError: half\\nway"),
+        ("import no_such_thing", "my_tools needs a module that is missing: no_such_thing"),
+        ("def weather(city: Missing): ...", "the type hint of parameter 'city', Missing"),
+    ],
+)
+async def test_a_module_that_is_of_no_use_is_one_line(tmp_path: Path, module: str, says: str) -> None:
+    (tmp_path / "my_tools.py").write_text("from __future__ import annotations\n" + module)
+    outcome = await run("ask", "Rain?", "--simulate", "--tool", "my_tools:weather", cwd=tmp_path)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert outcome.err.startswith("error: --tool my_tools:weather: ")
+    assert says.replace("Missing", "'Missing'") in outcome.err
+    assert outcome.err.count("\n") == 1
 
 
 async def test_without_a_local_model_the_simulator_answers_and_says_why() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rx_sampler.cli.render import EventLines, Piece, TextRenderer
-from rx_sampler.conversation import SamplingResponse, TextItem, ToolCall, Usage
+from rx_sampler.conversation import ImagePart, SamplingResponse, TextItem, ToolCall, ToolResultItem, Usage
 from rx_sampler.errors import SamplingErrorInfo, SamplingErrorKind
 from rx_sampler.events import (
     AnnotationAdded,
@@ -25,6 +25,7 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
     event_from_json,
 )
 from rx_sampler.metrics import LatencyMetrics
@@ -268,6 +269,15 @@ EVIL_EVENTS: list[SamplingEvent] = [
     BackendToolCallCompleted(request_id="r", attempt=1, ts=100.0, call_id="c", name=EVIL, result={"error": [EVIL]}),
     AnnotationAdded(request_id="r", attempt=1, ts=100.0, annotation={"url": EVIL, "title": EVIL}),
     AnnotationAdded(request_id="r", attempt=1, ts=100.0, annotation={EVIL: EVIL}),
+    ToolResultAdded(
+        request_id="r",
+        attempt=1,
+        ts=100.0,
+        tool_call_id=EVIL,
+        name=EVIL,
+        result=ToolResultItem(tool_call_id=EVIL, content=EVIL),
+        duration_ms=1.0,
+    ),
     ImagesStripped(request_id="r", attempt=1, ts=100.0, stripped_urls=(EVIL,), reason="server_rejected"),
     DoomLoopSignals(request_id="r", attempt=1, ts=100.0, triggers=(EVIL,)),
     retrying(),
@@ -282,6 +292,34 @@ EVIL_EVENTS: list[SamplingEvent] = [
         )
     ),
 ]
+
+
+def result(content: str, *, is_error: bool = False, images: int = 0) -> ToolResultAdded:
+    item = ToolResultItem(
+        tool_call_id="c", content=content, is_error=is_error, images=[ImagePart(url="https://img.test/")] * images
+    )
+    return ToolResultAdded(
+        request_id="r:2", attempt=1, ts=102.0, turn=2, tool_call_id="c", name="look", result=item, duration_ms=12.4
+    )
+
+
+class TestToolResults:
+    def test_a_turn_after_another_is_shown_behind_it(self) -> None:
+        out, err = shown(
+            token("Let me see."), tool(0, "{}", "look", "c"), completed(), result("rain"), token("Rain."), completed()
+        )
+        assert out == "Let me see.\nRain.\n"
+        assert err.splitlines()[::2] == ["tool call look (c): {}", "tool look finished in 12 ms: rain"]
+
+    def test_a_long_result_is_cut_and_stays_on_one_line(self) -> None:
+        _, err = shown(result("a\nb" + "x" * 1000, images=2))
+        (line,) = err.splitlines()
+        assert line.startswith("tool look finished in 12 ms: a\\nbxxx")
+        assert line.endswith("x... and 2 image(s)")
+        assert len(line) < 300
+
+    def test_an_error_is_told(self) -> None:
+        assert shown(result("no place", is_error=True))[1] == "tool look failed in 12 ms: no place\n"
 
 
 class TestUntrustedText:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from reactivex.subject import Subject
 
 from rx_sampler import Retrying, SamplingErrorKind
+from rx_sampler.conversation import ToolResultItem
 from rx_sampler.errors import SamplingErrorInfo
-from rx_sampler.events import ChannelToken, Failed
+from rx_sampler.events import ChannelToken, Failed, ToolResultAdded
 from rx_sampler.flow.buffer import Buffer, BufferOverflowError, Overflow
 
 
@@ -107,11 +108,13 @@ def test_the_defaults_keep_what_says_how_a_request_went() -> None:
         reason="",
         backoff_s=0.0,
     )
+    result = ToolResultItem(tool_call_id="c", content="1")
+    ran = event(ToolResultAdded, tool_call_id="c", name="f", result=result, duration_ms=1.0)
     failed = event(Failed, error=SamplingErrorInfo(kind=SamplingErrorKind.HTTP, message=""))
     buffer = Buffer[Any](1, "latest")
-    for value in (token, retrying, token, failed, token, token):
+    for value in (token, retrying, token, ran, failed, token, token):
         buffer.on_next(value)
-    assert buffer.pop_all() == [retrying, failed, token]
+    assert buffer.pop_all() == [retrying, ran, failed, token]
     assert buffer.dropped == 3
 
 

@@ -174,8 +174,28 @@ def test_a_forced_tool_is_called(client: openai.OpenAI, choice: Any) -> None:
     assert whole.choices[0].message.tool_calls[0].id == final.choices[0].message.tool_calls[0].id
 
 
-def test_tools_that_are_only_offered_are_not_called(client: openai.OpenAI) -> None:
-    whole = client.chat.completions.create(model="m", messages=QUESTION, tools=[WEATHER], tool_choice="auto")
+def test_an_offered_tool_is_called_once_and_then_the_answer_is_in_words(client: openai.OpenAI) -> None:
+    asked: list[Any] = [*QUESTION]
+    first = client.chat.completions.create(model="m", messages=asked, tools=[WEATHER], tool_choice="auto")
+    message = first.choices[0].message
+    assert message.tool_calls is not None
+    asked += [message, {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "rain"}]
+    # what cannot stand in a result may follow it
+    seen: Any = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://img.test/rain.png"}}]}
+    for more in ([], [seen]):
+        second = client.chat.completions.create(model="m", messages=[*asked, *more], tools=[WEATHER])
+        assert second.choices[0].message.tool_calls is None
+        assert second.choices[0].message.content
+    asked += [second.choices[0].message, {"role": "user", "content": "And tomorrow?"}]
+    assert client.chat.completions.create(model="m", messages=asked, tools=[WEATHER]).choices[0].message.tool_calls
+
+
+def test_an_offered_tool_is_not_called_where_it_may_not_or_json_is_wanted(client: openai.OpenAI) -> None:
+    whole = client.chat.completions.create(model="m", messages=QUESTION, tools=[WEATHER], tool_choice="none")
+    assert whole.choices[0].message.tool_calls is None
+    whole = client.chat.completions.create(
+        model="m", messages=QUESTION, tools=[WEATHER], response_format={"type": "json_object"}
+    )
     assert whole.choices[0].message.tool_calls is None
 
 

@@ -135,6 +135,24 @@ def test_a_forced_tool_is_called(client: anthropic.Anthropic, choice: Any) -> No
     assert whole.stop_reason == "tool_use"
 
 
+def test_an_offered_tool_is_called_once_and_then_the_answer_is_in_words(client: anthropic.Anthropic) -> None:
+    asked: list[Any] = [*QUESTION]
+    first = client.messages.create(model="m", max_tokens=512, messages=asked, tools=[WEATHER])
+    (block,) = first.content
+    assert block.type == "tool_use"
+    result = {"type": "tool_result", "tool_use_id": block.id, "content": "rain"}
+    asked += [{"role": "assistant", "content": first.content}, {"role": "user", "content": [result]}]
+    second = client.messages.create(model="m", max_tokens=512, messages=asked, tools=[WEATHER])
+    assert [block.type for block in second.content] == ["text"]
+    asked += [{"role": "assistant", "content": second.content}, {"role": "user", "content": "And tomorrow?"}]
+    third = client.messages.create(model="m", max_tokens=512, messages=asked, tools=[WEATHER])
+    assert third.stop_reason == "tool_use"
+    never = client.messages.create(
+        model="m", max_tokens=512, messages=QUESTION, tools=[WEATHER], tool_choice={"type": "none"}
+    )
+    assert never.stop_reason == "end_turn"
+
+
 def test_arguments_stream_in_fragments_after_an_empty_one(simulator: SimulatorThread) -> None:
     simulator.script_next(Turn(tool_calls=(ToolCall(name="a", arguments={"x": 1}, id="toolu_1"),), delta_chars=4))
     frames = post(simulator.origin, PATH, {**MESSAGES, "stream": True}).data

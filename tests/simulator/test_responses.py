@@ -167,6 +167,21 @@ def test_a_forced_tool_is_called(client: openai.OpenAI, choice: Any) -> None:
     assert (added[0].call_id, added[0].arguments) == (call.call_id, "")
 
 
+def test_an_offered_tool_is_called_once_and_then_the_answer_is_in_words(client: openai.OpenAI) -> None:
+    asked: list[Any] = [{"role": "user", "content": "Will it rain?"}]
+    first = client.responses.create(model="m", input=asked, tools=[WEATHER])
+    (call,) = first.output
+    assert call.type == "function_call"
+    asked += [call, {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}]
+    second = client.responses.create(model="m", input=asked, tools=[WEATHER])
+    assert [item.type for item in second.output] == ["message"]
+    asked += [*second.output, {"role": "user", "content": "And tomorrow?"}]
+    third = client.responses.create(model="m", input=asked, tools=[WEATHER], tool_choice="auto")
+    assert [item.type for item in third.output] == ["function_call"]
+    never = client.responses.create(model="m", input=QUESTION, tools=[WEATHER], tool_choice="none")
+    assert [item.type for item in never.output] == ["message"]
+
+
 def test_several_calls_are_items_of_their_own(simulator: SimulatorThread) -> None:
     simulator.script_next(Turn(tool_calls=(ToolCall(name="a", id="call_1"), ToolCall(name="b", id="call_2"))))
     frames = post(simulator.origin, PATH, {**RESPONSES, "stream": True}).data

@@ -34,6 +34,8 @@ from rx_sampler import (
     ToolCallDelta,
     event_from_json,
 )
+from rx_sampler.conversation import ImagePart, ToolResultItem
+from rx_sampler.events import ToolResultAdded
 from rx_sampler.telemetry.notes import Notes, rfc3339
 from rx_sampler.telemetry.records import attempt, builders, dropped_by_subscriber, submit
 
@@ -161,6 +163,26 @@ def test_a_dropped_request() -> None:
             },
         ),
         (
+            ToolResultAdded(
+                **stamp(),
+                tool_call_id="call_1",
+                name="look_up",
+                result=ToolResultItem(
+                    tool_call_id="call_1", content="rain", images=(ImagePart(url="https://img.test/a"),), is_error=True
+                ),
+                duration_ms=1.23456,
+            ),
+            {
+                "attempt": 1,
+                "tool_call_id": "call_1",
+                "name": "look_up",
+                "is_error": True,
+                "duration_ms": 1.235,
+                "chars": 4,
+                "image_count": 1,
+            },
+        ),
+        (
             ImagesStripped(
                 **stamp(), stripped_urls=("https://img.test/a", "https://img.test/b"), reason="server_rejected"
             ),
@@ -191,7 +213,7 @@ def test_retrying_has_every_field_of_the_event_and_its_wait_in_seconds() -> None
         doom_loop_aborted_at_chunk=9,
     )
     record = only(notes(), event)
-    assert set(record) == {field.name for field in fields(event)} - {"request_id", "ts", "kind"}
+    assert set(record) == {field.name for field in fields(event)} - {"request_id", "ts", "turn", "kind"}
     assert record["backoff_s"] == 2.123
     assert (record["error_kind"], record["reason"]) == ("http", "cannot connect")
 
@@ -376,6 +398,13 @@ def everything_said() -> list[SamplingEvent]:
         ChannelToken(**stamp(), channel="text", text=next(WORDS), chunk_index=1),
         ReasoningCompleted(**stamp(), signature=next(WORDS)),
         ToolCallDelta(**stamp(), tool_index=0, id="call_1", name="f", arguments_delta=next(WORDS)),
+        ToolResultAdded(
+            **stamp(),
+            tool_call_id="call_1",
+            name="f",
+            result=ToolResultItem(tool_call_id="call_1", content=next(WORDS)),
+            duration_ms=1.0,
+        ),
         BackendToolCallStarted(**stamp(), call_id="ws_1", name="web_search"),
         BackendToolCallCompleted(**stamp(), call_id="ws_1", name="web_search", result={"q": next(WORDS)}),
         AnnotationAdded(**stamp(), annotation={"cited_text": next(WORDS)}),

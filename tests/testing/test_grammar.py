@@ -37,7 +37,8 @@ from rx_sampler import (
     ToolCall,
     ToolCallDelta,
 )
-from rx_sampler.conversation import ResponseItem
+from rx_sampler.conversation import ResponseItem, ToolResultItem
+from rx_sampler.events import ToolResultAdded
 from rx_sampler.testing.grammar import EventGrammar, GrammarError, check_all_events, check_events, checked_events
 from rx_sampler.testing.marbles import Marbles, diagram_of
 from rx_sampler.testing.streamed import is_woven
@@ -136,6 +137,10 @@ STARTED: Final = StreamStarted(**at())
 AGAIN: Final = StreamStarted(**at(2))
 NAMED: Final = ResponseStarted(**at(), message_id="m-1", model="toy")
 FACTS: Final = ModelMetadata(**at(), model="toy")
+RAN: Final = ToolResultAdded(
+    **at(), tool_call_id="c", name="f", result=ToolResultItem(tool_call_id="c", content="1"), duration_ms=1.0
+)
+RAN_TOO: Final = replace(RAN, tool_call_id="d", result=ToolResultItem(tool_call_id="d", content="2"))
 STRIPPED: Final = ImagesStripped(**at(), stripped_urls=("u",), reason="server_rejected")
 SIGNALS: Final = DoomLoopSignals(**at(), triggers=("tail_repetition:8@thinking",))
 LOOP: Final = SamplingErrorKind.DOOM_LOOP_DETECTED
@@ -169,6 +174,9 @@ IN_ORDER: Final[dict[str, Events]] = {
         SIGNALS,
         failed(*says("ab"), chunks=2, kind=LOOP, code="client_repetition"),
     ),
+    "results of calls, then a turn": (RAN, RAN_TOO, STARTED, completed()),
+    "a turn that never connects": (RAN, retrying(), failed(attempt=2, started=False)),
+    "a turn of a loop": tuple(replace(event, turn=2) for event in (RAN, STARTED, completed())),
     "images, then a retry": (STRIPPED, retrying(), AGAIN, completed(attempt=2)),
     "signals, images, a retry": (STARTED, SIGNALS, STRIPPED, retrying(), failed(attempt=2, started=False)),
     "signals of an answer": (
@@ -427,6 +435,12 @@ OUT_OF_ORDER: Final[dict[str, tuple[int, str, Events]]] = {
             retrying(budget="doom_loop", doom_loop_triggers=SIGNALS.triggers, doom_loop_aborted_at_chunk=1),
         ),
     ),
+    "a result after the start": (1, "follows stream_started", (STARTED, RAN, completed())),
+    "a result after a retry": (1, "follows retrying", (retrying(), replace(RAN, attempt=2))),
+    "a result twice": (1, "again", (RAN, RAN, STARTED, completed())),
+    "a result of another call": (0, "its result of 'd'", (replace(RAN, result=RAN_TOO.result), STARTED)),
+    "a result that took less than nothing": (0, "duration_ms is -1", (replace(RAN, duration_ms=-1.0), STARTED)),
+    "events of two turns": (1, "is of turn 2, the others are of None", (STARTED, replace(completed(), turn=2))),
     "images, then content": (2, "follows images_stripped", (STARTED, STRIPPED, first(), token(1, "a"))),
     "images, then success": (2, "follows images_stripped", (STARTED, STRIPPED, completed())),
     "images, then the start": (1, "follows images_stripped", (STRIPPED, STARTED, completed())),

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rx_sampler.conversation import BackendToolCallItem, ReasoningItem, RefusalItem, TextItem, ToolCall, Usage
+from rx_sampler.conversation import (
+    BackendToolCallItem,
+    ReasoningItem,
+    RefusalItem,
+    TextItem,
+    ToolCall,
+    ToolResultItem,
+    Usage,
+)
 from rx_sampler.errors import SamplingErrorInfo, SamplingErrorKind
 from rx_sampler.events import (
     AnnotationAdded,
@@ -29,6 +37,7 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
     ToolCallDelta,
+    ToolResultAdded,
 )
 from rx_sampler.testing.grammar import GrammarError, check_all_events, check_events
 from rx_sampler.testing.made import (
@@ -52,6 +61,7 @@ from rx_sampler.testing.made import (
     text,
     token,
     tool,
+    tool_result,
 )
 from rx_sampler.testing.marbles import drawn
 
@@ -389,6 +399,27 @@ CITATION = {"type": "url_citation", "url": "https://example.org/"}
             partial(tool, 1, id="c", name="f", arguments="{", choice=2),
             ToolCallDelta(**STAMP, tool_index=1, id="c", name="f", arguments_delta="{", choice=2),
         ),
+        (
+            tool_result,
+            ToolResultAdded(
+                **STAMP,
+                tool_call_id="call_1",
+                name="look_up",
+                result=ToolResultItem(tool_call_id="call_1", content="done"),
+                duration_ms=0.0,
+            ),
+        ),
+        (
+            partial(tool_result, "c", "no", "f", is_error=True, duration_ms=2.5, turn=2),
+            ToolResultAdded(
+                **STAMP,
+                turn=2,
+                tool_call_id="c",
+                name="f",
+                result=ToolResultItem(tool_call_id="c", content="no", is_error=True),
+                duration_ms=2.5,
+            ),
+        ),
         (backend_tool_started, BackendToolCallStarted(**STAMP, call_id="call_1", name="web_search")),
         (
             partial(backend_tool_completed, "c", "code", {"type": "x"}),
@@ -442,6 +473,8 @@ LEGAL = {
     "y": tool(0, id="d0", name="f", arguments="{}", choice=1),
     "z": text("z", choice=1),
     "I": images_stripped(),
+    "P": tool_result("c0"),
+    "p": tool_result("c1"),
     "D": signals("loop"),
     "L": retrying(DOOM_LOOP),
     "Q": retrying(RATE_LIMITED),
@@ -458,6 +491,8 @@ LEGAL = {
         "SM(Fr)rqaC",
         "S(Fu)uC",
         "SvwxC",
+        "PpSC",
+        "PRS(Fa)C",
         "S(Fa)vwxX",
         "S(Fa)zbzC",
         "S(Fz)zC",

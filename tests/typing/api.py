@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, assert_never, assert_type
 
 import reactivex as rx
+from pydantic import BaseModel
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -22,6 +23,7 @@ from rx_sampler import (
     BackendToolCallStarted,
     BlockingSampler,
     ChannelToken,
+    ChatDialect,
     Completed,
     Decision,
     DoomLoopPolicy,
@@ -30,6 +32,7 @@ from rx_sampler import (
     Failed,
     FirstToken,
     FunctionChoice,
+    GrokHeaders,
     HostedTool,
     ImagePart,
     ImagesStripped,
@@ -38,9 +41,11 @@ from rx_sampler import (
     LoopDetection,
     LoopTimeScheduler,
     Machine,
+    MessagesDialect,
     ModelMetadata,
     OpaqueItem,
     Preset,
+    PythonFunction,
     RateLimit,
     ReasoningCompleted,
     ReasoningItem,
@@ -49,6 +54,7 @@ from rx_sampler import (
     RequestId,
     RequestWatch,
     ResponseItem,
+    ResponsesDialect,
     ResponseStarted,
     RetryBudget,
     Retrying,
@@ -72,21 +78,31 @@ from rx_sampler import (
     SystemItem,
     TextItem,
     TextPart,
+    Tool,
     ToolCall,
     ToolCallDelta,
+    ToolIdRule,
+    ToolResultAdded,
     ToolResultItem,
     ToolSpec,
     Usage,
     UserItem,
+    VendorHeaders,
+    WebSearch,
+    XSearch,
     blocking,
     classify,
+    collect_tools,
     event_from_json,
     event_json_schema,
     event_to_json,
     failures_as_events,
     get_backend,
+    known_provider,
     operators,
+    output_schema,
     retrying,
+    run_tools,
     sampling_events,
     sse_frames,
     through,
@@ -147,6 +163,8 @@ def told(event: SamplingEvent) -> str:
             return f"{len(event.signature)} characters of signature"
         case ToolCallDelta():
             return f"{event.tool_index} {event.id} {event.name} {event.arguments_delta}"
+        case ToolResultAdded():
+            return f"{event.name} gave {event.result.content} in {event.duration_ms:.0f} ms, for turn {event.turn}"
         case BackendToolCallStarted():
             return f"{event.name} began"
         case BackendToolCallCompleted():
@@ -179,6 +197,14 @@ def every_event() -> list[SamplingEvent]:
         ChannelToken(request_id="r", attempt=1, ts=1.0, channel="text", text="t", chunk_index=1),
         ReasoningCompleted(**stamp(), signature="s"),
         ToolCallDelta(**stamp(), tool_index=0, id="c", name="f"),
+        ToolResultAdded(
+            **stamp(),
+            turn=2,
+            tool_call_id="c",
+            name="f",
+            result=ToolResultItem(tool_call_id="c", content="rain"),
+            duration_ms=2.0,
+        ),
         BackendToolCallStarted(**stamp(), call_id="c", name="web_search"),
         BackendToolCallCompleted(**stamp(), call_id="c", name="web_search"),
         AnnotationAdded(**stamp(), annotation={"url": "https://example.org"}),
@@ -231,12 +257,54 @@ def request() -> SamplingRequest:
     return SamplingRequest(
         items=tuple(items),
         tools=(ToolSpec(name="weather", description="the weather", parameters={"type": "object"}),),
-        hosted_tools=(HostedTool(type="web_search"),),
+        hosted_tools=(HostedTool(type="file_search"), WebSearch(allowed_domains=["example.org"]), XSearch()),
         tool_choice=FunctionChoice(name="weather"),
         reasoning_effort="low",
         temperature=0.5,
         extra_body={"seed": 7},
     )
+
+
+class Forecast(BaseModel):
+    celsius: float
+
+
+def weather(city: str) -> str:
+    return city
+
+
+def next_turn(response: SamplingResponse) -> SamplingRequest:
+    asked = SamplingRequest.user("Rain?", ImagePart(url="https://example.org/i.png")).with_tools(weather)
+    asked = asked.with_hosted_tools(web_search=None, x_search=XSearch()).with_output(Forecast)
+    assert asked.json_schema == output_schema(Forecast)
+    assert_type(response.parsed(Forecast), Forecast)
+    assert_type([call.parsed(Forecast) for call in response.tool_calls], list[Forecast])
+    following = asked.then(response, ToolResultItem(tool_call_id="c", content="rain"), "And tomorrow?")
+    assert_type(following, SamplingRequest)
+    return following
+
+
+def loop(sampler: Sampler) -> Observable[str]:
+    known_later = Tool(ToolSpec(name="forecast"), lambda arguments: arguments)
+    tools = (weather, PythonFunction(weather, name="rain"), known_later)
+    events = run_tools(sampler, "Rain?", tools, max_turns=3)
+    assert_type(events, Observable[SamplingEvent])
+    collect: Callable[..., object] = collect_tools
+    assert callable(collect)
+    return events.pipe(operators.text())
+
+
+def dialects(vendor: VendorHeaders) -> SamplerConfig:
+    assert_type(known_provider("https://api.x.ai/v1"), Preset | None)
+    config = SamplerConfig(
+        base_url="http://127.0.0.1:1/v1",
+        vendor_headers=vendor,
+        chat_dialect=ChatDialect(tool_ids=ToolIdRule(length=9)),
+        responses_dialect=ResponsesDialect(reasoning_summary="auto"),
+        messages_dialect=MessagesDialect(default_max_tokens=4096),
+    )
+    assert_type(config.chat_quirks, ChatDialect)
+    return config.model_copy(update={"vendor_headers": GrokHeaders(session_id="s")})
 
 
 def config() -> SamplerConfig:
@@ -425,6 +493,7 @@ def main() -> None:
     assert all(told(event) for event in events if not isinstance(event, Completed))
     through_json([*events, *seen])
     streams(Sampler(config()))
+    assert loop(Sampler(config()))
     counts: list[int] = []
     lengths().subscribe(counts.append)
     assert counts == [1, 1, 3, 3]
@@ -432,6 +501,11 @@ def main() -> None:
     assert answer().tool_calls[0].arguments_json == {}
     assert failure().info.empty_response_context is not None
     assert request().items
+    wet = SamplingResponse(
+        items=(TextItem(text='{"celsius": 1}'), ToolCall(id="c", name="weather", arguments='{"celsius": 2}'))
+    )
+    assert next_turn(wet).tools[0].name == "weather"
+    assert dialects(GrokHeaders()).messages_quirks.default_max_tokens == 4096
     assert inspect.iscoroutinefunction(ask)
     again: list[SamplingEvent] = []
     repeated(offline(READS)).subscribe(again.append)
