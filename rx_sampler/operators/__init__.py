@@ -1,6 +1,7 @@
 """Operators over `SamplingEvent`s, for `pipe`: select, measure, assemble, combine."""
 
 from .accumulate import Snapshot, accumulate
+from .arguments import PartialArguments, partial_arguments
 from .channels import Channels, split_channels
 from .contest import MAX_HELD, RaceOutcome
 from .counting import in_flight
@@ -27,7 +28,7 @@ from .select import annotations, channel, for_request, of_type, reasoning, text,
 from .statistics import LatencyStats, latency_stats
 from .structured import PartialJson, partial_json
 from .think_tags import split_think_tags
-from .tools import FinishedToolCall, PartialArguments, partial_arguments, tool_calls
+from .tools import FinishedToolCall, tool_calls
 
 __all__ = [
     "MAX_HELD",

@@ -120,6 +120,7 @@ class _Shown:
             request_id=retrying.request_id,
             attempt=retrying.attempt,
             ts=retrying.ts,
+            turn=retrying.turn,
             error=error,
             partial=partial_response(self.events),
             metrics=self._metrics(retrying),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from typing import Final
 
 from reactivex import Observable, abc
@@ -24,7 +24,7 @@ from rx_sampler.events import (
     SamplingEvent,
     StreamStarted,
 )
-from rx_sampler.scheduling import LoopTimeScheduler, clock_of, request_scheduler
+from rx_sampler.scheduling import Clock, LoopTimeScheduler, clock_of, request_scheduler
 
 __all__ = ["smooth"]
 
@@ -78,6 +78,25 @@ def smooth(
     return operator
 
 
+_Timers = Callable[[float, Callable[[], None]], Callable[[], object]]
+"""Does something after so many seconds, unless what it returns is called before."""
+
+
+def _time_of(scheduler: abc.SchedulerBase) -> tuple[Clock, _Timers]:
+    """Clock and timers; of an asyncio loop its own, which cost a quarter of the scheduler's."""
+    if isinstance(scheduler, LoopTimeScheduler):
+        loop = scheduler.loop
+        return loop.time, lambda wait_s, act: loop.call_later(wait_s, act).cancel
+
+    def after(wait_s: float, act: Callable[[], None]) -> Callable[[], object]:
+        def fire(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
+            act()
+
+        return scheduler.schedule_relative(wait_s, fire).dispose
+
+    return clock_of(scheduler), after
+
+
 class _Pacer:
     """The queues of all requests."""
 
@@ -94,8 +113,7 @@ class _Pacer:
         self.channel = channel
         self.observer = observer
         self.push = observer.on_next
-        self.scheduler = scheduler
-        self.clock = scheduler.loop.time if isinstance(scheduler, LoopTimeScheduler) else clock_of(scheduler)
+        self.clock, self.set_timer = _time_of(scheduler)
         self._queues: dict[str, _Queue] = {}
         self._source_ended = False
         self.closed = False
@@ -107,12 +125,16 @@ class _Pacer:
         if type(event) is not ChannelToken or event.channel != self.channel:
             queue.take(event)
             return
-        now = self.clock()
-        if now + _SLACK_S >= queue.next_at and not queue.waiting:
+        clock = self.clock  # an attribute that is called in place is looked up as a method first
+        now = clock()
+        if not queue.waiting and now + _SLACK_S >= queue.next_at:
             queue.next_at = now + self.interval_s
             self.push(event)
         else:
-            queue.hold(event, now)
+            queue.waiting.append((now, event))
+            queue.tokens += 1
+            if now >= queue.until:
+                queue.plan(now)
 
     def on_error(self, error: Exception) -> None:
         for queue in list(self._queues.values()):
@@ -142,73 +164,83 @@ class _Pacer:
 
 
 class _Queue:
-    """The events of one request that wait, each with its time of arrival."""
+    """The events of one request that wait: the tokens, each with its time of arrival, and what stands between them."""
 
-    __slots__ = ("_due", "_pacer", "_per_tick", "_timer", "_tokens", "next_at", "waiting")
+    __slots__ = ("_cancel", "_due", "_pacer", "_per_tick", "_ticks", "next_at", "tokens", "until", "waiting")
 
     def __init__(self, pacer: _Pacer) -> None:
         self._pacer = pacer
-        self.waiting: deque[tuple[float, SamplingEvent]] = deque()
-        self._tokens = 0
+        self.waiting: deque[tuple[float | None, SamplingEvent]] = deque()
+        self.tokens = 0
         """How many of those that wait are paced."""
+        self.until = -inf
+        """When to `plan` anew; all that come before have as many ticks as the last."""
+        self._ticks = inf
+        """How many ticks the last has until it must be out; no matter how many if it came before the last tick."""
         self._per_tick = 1
-        self.next_at = float("-inf")
+        self.next_at = -inf
         """From when on a token may pass at once."""
         self._due = 0.0
         """When the timer fires."""
-        self._timer: abc.DisposableBase | None = None
+        self._cancel: Callable[[], object] | None = None
+        """Cancels the timer, if there is one."""
 
     def take(self, event: SamplingEvent) -> None:
         """What is not paced: it passes, unless something waits."""
         if event.__class__ is Retrying:
             self._void()
         if self.waiting:
-            self.waiting.append((self._pacer.clock(), event))
+            self.waiting.append((None, event))
         else:
             self._pass(event)
 
-    def hold(self, token: ChannelToken, now: float) -> None:
-        """A token that has to wait; see to it that it is out in time, and with it all that came before."""
+    def plan(self, now: float) -> None:
+        """A token came that may have other ticks than those before it: see to these, and count its own."""
+        self._hasten(self.tokens - 1)
         pacer = self._pacer
-        self.waiting.append((now, token))
-        self._tokens += 1
-        if self._timer is None:
-            self._start(max(self.next_at, now), now)
-        ticks = int((now + pacer.max_delay_s - self._due + _SLACK_S) / pacer.interval_s) + 1
-        if self._tokens > self._per_tick * ticks:  # more than come out in time, at this pace
-            self._per_tick = max(self._per_tick, ceil(self._tokens / max(ticks, 1)))
+        if self._cancel is None:
+            # What is let out, then and at the ticks that follow, has nothing to do with whoever subscribes just now.
+            with demanding(None):
+                self._start(max(self.next_at, now), now)
+        latest = self._due - pacer.max_delay_s - _SLACK_S  # of those that have to be out at the next tick
+        self._ticks = max(int((now - latest) / pacer.interval_s) + 1, 1)
+        self.until = latest + self._ticks * pacer.interval_s
+
+    def _hasten(self, tokens: int) -> None:
+        """See to it that the first so many are out in time: within as many ticks as the last of them has."""
+        self._per_tick = max(self._per_tick, ceil(tokens / self._ticks))
 
     def _start(self, due: float, now: float) -> None:
         self._due = due
-        with demanding(None):  # what is let out has nothing to do with whoever subscribes just now
-            self._timer = self._pacer.scheduler.schedule_relative(max(round(due - now, 6), 0.0), self._tick)
+        self._cancel = self._pacer.set_timer(max(round(due - now, 6), 0.0), self._tick)
 
-    def _tick(self, _scheduler: abc.SchedulerBase, _state: object = None) -> None:
+    def _tick(self) -> None:
         pacer = self._pacer
         now = pacer.clock()
-        self._timer = None
+        self._cancel = None
+        self._hasten(self.tokens)
+        self._ticks, self.until = inf, -inf
         self.next_at = now + pacer.interval_s
         due = self._due + pacer.interval_s
         if due <= now:  # a late loop
             due = now + pacer.interval_s
         urgent = due - pacer.max_delay_s - _SLACK_S  # came so early that the next tick is too late
-        left = self._per_tick
-        while self.waiting:  # asked anew each time: a subscriber may bring the next event, or end it all
-            came, event = self.waiting[0]
-            if type(event) is ChannelToken and event.channel == pacer.channel:
-                if left <= 0 and came >= urgent:
-                    break
-                left -= 1
-                self._tokens -= 1
-                self.waiting.popleft()
-                pacer.push(event)
-            else:
-                self.waiting.popleft()
+        left, push = self._per_tick, pacer.push
+        while waiting := self.waiting:  # asked anew each time: a subscriber may bring the next event, or end it all
+            came, event = waiting.popleft()
+            if came is None:
                 self._pass(event)
+            elif left > 0 or came < urgent:
+                left -= 1
+                self.tokens -= 1
+                push(event)
+            else:
+                waiting.appendleft((came, event))
+                break
         if not self.waiting:
             self.stop()
             pacer.settle()
-        elif self._timer is None:
+        elif self._cancel is None:
             self._start(due, now)
 
     def _pass(self, event: SamplingEvent) -> None:
@@ -232,12 +264,12 @@ class _Queue:
     def drop(self) -> None:
         """Forget what waits."""
         self.waiting = deque()
-        self._tokens = 0
+        self.tokens = 0
         self.stop()
 
     def stop(self) -> None:
         """No timer, and no hurry, is needed any more."""
-        self._per_tick = 1
-        if self._timer is not None:
-            self._timer.dispose()
-            self._timer = None
+        self._per_tick, self._ticks, self.until = 1, inf, -inf
+        if self._cancel is not None:
+            self._cancel()
+            self._cancel = None

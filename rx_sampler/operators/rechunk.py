@@ -60,7 +60,8 @@ class Rechunker(Generic[C]):
         self._make = make
         self._is_plain = is_plain
         self._cutters: dict[int, C] = {}
-        self._count = 0
+        self._next = -1
+        """The number of the next token that comes out; -1 before the first."""
         self._last: SamplingEvent | None = None
 
     def feed(self, item: SamplingEvent) -> Iterable[SamplingEvent] | SamplingEvent:
@@ -71,23 +72,18 @@ class Rechunker(Generic[C]):
         if item.channel == self._channel:
             if cutter is None:
                 cutter = self._cutters[item.choice] = self._make()
-            text, held = item.text, cutter.held
-            if held is not None and self._is_plain(text):
+            text, held, is_plain = item.text, cutter.held, self._is_plain
+            if held is not None and is_plain(text):
                 held.append(text)
                 return ()
             pieces = cutter.feed(text)
             return self._tokens(item, item.choice, pieces) if pieces else ()
         if cutter is not None and (pieces := cutter.finish()):
             return [*self._tokens(item, item.choice, pieces), *self._whole(item)]
-        return self._passed(item)
-
-    def _passed(self, token: ChannelToken) -> Iterable[SamplingEvent] | SamplingEvent:
-        """A token that is not cut: itself, if its number is right."""
-        count = self._count
-        if count and token.chunk_index == count + 1:
-            self._count = count + 1
-            return token
-        return self._whole(token)
+        if item.chunk_index == self._next:
+            self._next += 1
+            return item
+        return self._whole(item)
 
     def _no_token(self, item: SamplingEvent) -> Iterable[SamplingEvent] | SamplingEvent:
         kind = item.__class__
@@ -97,7 +93,7 @@ class Rechunker(Generic[C]):
             return item
         if kind is Retrying:
             self._cutters = {}
-            self._count = 0
+            self._next = -1
             return item
         if isinstance(item, ToolCallDelta):
             return [*self._flushed(item, item.choice), item]
@@ -132,16 +128,18 @@ class Rechunker(Generic[C]):
 
     def _tokens(self, cause: SamplingEvent, choice: int, pieces: Sequence[tuple[str, str]]) -> list[SamplingEvent]:
         out: list[SamplingEvent] = []
-        request_id, attempt, ts = cause.request_id, cause.attempt, cause.ts
-        count = self._count
-        if count == 0:
-            out.append(FirstToken(request_id=request_id, attempt=attempt, ts=ts, channel=pieces[0][0]))
+        request_id, attempt, ts, turn = cause.request_id, cause.attempt, cause.ts, cause.turn
+        index = self._next
+        if index < 0:
+            out.append(FirstToken(request_id=request_id, attempt=attempt, ts=ts, turn=turn, channel=pieces[0][0]))
+            index = 1
         for channel, text in pieces:
-            count += 1
-            draft: Any = TokenDraft(request_id, attempt, ts, channel, text, count, choice)
+            draft: Any = TokenDraft(request_id, attempt, ts, channel, text, index, choice)
+            draft.turn = turn
             draft.__class__ = ChannelToken
             out.append(draft)
-        self._count = count
+            index += 1
+        self._next = index
         return out
 
     def _whole(self, token: ChannelToken) -> list[SamplingEvent]:

@@ -88,7 +88,10 @@ class _ThinkTags(Rechunker[_Tags]):
             if tags is not None and tags.passes:
                 self._last = item
                 tags.chars += len(item.text)
-                return self._passed(item)
+                if item.chunk_index == self._next:
+                    self._next += 1
+                    return item
+                return self._whole(item)
         return super().feed(item)
 
     def annotated(self, event: AnnotationAdded) -> SamplingEvent:

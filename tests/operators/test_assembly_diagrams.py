@@ -12,12 +12,13 @@ from rx_sampler.conversation import ReasoningItem, TextItem
 from rx_sampler.errors import SamplingError
 from rx_sampler.events import Completed, SamplingEvent
 from rx_sampler.operators.accumulate import accumulate
+from rx_sampler.operators.arguments import partial_arguments
 from rx_sampler.operators.lines import lines, sentences
 from rx_sampler.operators.outcome import commit_on, unwrap
 from rx_sampler.operators.pacing import smooth
 from rx_sampler.operators.structured import partial_json
 from rx_sampler.operators.think_tags import split_think_tags
-from rx_sampler.operators.tools import partial_arguments, tool_calls
+from rx_sampler.operators.tools import tool_calls
 from rx_sampler.testing.made import completed, text, tool
 from rx_sampler.testing.marbles import Marbles, diagram_of
 

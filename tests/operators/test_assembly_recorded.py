@@ -12,10 +12,11 @@ import reactivex as rx
 from rx_sampler import failures_as_events, sampling_events, sse_frames, typed_chunks
 from rx_sampler.events import ChannelToken, Completed, Failed, FirstToken, SamplingEvent
 from rx_sampler.operators.accumulate import accumulate
+from rx_sampler.operators.arguments import partial_arguments
 from rx_sampler.operators.lines import lines, sentences
 from rx_sampler.operators.partial_response import partial_response
 from rx_sampler.operators.think_tags import split_think_tags
-from rx_sampler.operators.tools import partial_arguments, tool_calls
+from rx_sampler.operators.tools import tool_calls
 
 from .assembling import check_legal, run, texts
 

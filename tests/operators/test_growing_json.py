@@ -6,13 +6,30 @@ from typing import Any
 
 import pytest
 
-from rx_sampler.operators.growing_json import EAGER_CHARS, GROWTH, MISSING, GrowingJson
+from rx_sampler.operators.growing_json import (
+    EAGER_CHARS,
+    GROWTH,
+    MISSING,
+    GrowingJson,
+    in_short,
+    partial,
+    without_number,
+)
+
+
+def looks(growing: GrowingJson, *pieces: str) -> list[bool]:
+    """For each piece, whether it is time to look once it is added."""
+    out: list[bool] = []
+    for piece in pieces:
+        growing.pieces.append(piece)
+        growing.chars += len(piece)
+        out.append(growing.is_time(piece))
+    return out
 
 
 def fed(*pieces: str) -> GrowingJson:
     growing = GrowingJson()
-    for piece in pieces:
-        growing.feed(piece)
+    growing.pieces.extend(pieces)
     return growing
 
 
@@ -25,7 +42,15 @@ def fed(*pieces: str) -> GrowingJson:
         (["{", "}", "x"], False),
         (["{}", "{", "}"], True),  # two values: no JSON, as a parse will tell
         (['{"a": "}'], False),
-        (["{[}"], False),
+        (["{[}"], True),  # no JSON either
+        (['{"a": "', "\\", '"}', '"', "} "], True),
+        (['{"a": "', "\\", "\\", '"', "}"], True),
+        (['{"a": "', "\\", "\\", '\\"}'], False),
+        (['{"', "{", '"', ":", '""}'], True),
+        (['{"\ud83d": "}', '"', "}"], True),
+        (["[{}", "]"], True),
+        (["[{}"], False),
+        (["[", '"]"'], False),
         (['"{}"'], False),
         (["12"], False),
         ([""], False),
@@ -35,17 +60,24 @@ def test_closed(pieces: list[str], closed: bool) -> None:
     assert fed(*pieces).closed is closed
 
 
-def test_in_string_and_where_it_began() -> None:
-    growing = fed('{"a')
-    assert (growing.in_string, growing.string_began) == (True, 1)
-    growing.feed('": ')
-    assert not growing.in_string
-    growing.feed(' "\\')
-    assert (growing.in_string, growing.string_began) == (True, 7)
-    growing.feed('"')
-    assert growing.in_string
-    growing.feed('"')
-    assert not growing.in_string
+@pytest.mark.parametrize(
+    ("text", "stem", "began"),
+    [
+        ("", "", -1),
+        ('{"a', '{"a', 1),
+        ('{"a": 12', '{"a": ', -1),
+        ('{"a": -1.5E+', '{"a": ', -1),
+        ('{"a": 12 ', '{"a": 12 ', -1),
+        ('{"a": true', '{"a": true', -1),
+        ('{"a": "12', '{"a": "12', 6),
+        ('{"a": "\\', '{"a": "\\', 6),
+        ('{"a": "\\"1', '{"a": "\\"1', 6),
+        ('{"a": "\\\\"1', '{"a": "\\\\"', -1),
+        ('["\\\\\\"", "\\n1', '["\\\\\\"", "\\n1', 9),
+    ],
+)
+def test_numbers_at_the_end_and_where_a_string_began(text: str, stem: str, began: int) -> None:
+    assert without_number(text) == (stem, began)
 
 
 @pytest.mark.parametrize(
@@ -67,32 +99,80 @@ def test_in_string_and_where_it_began() -> None:
         ('["a\\u00', ["a"]),
         ('["a\\ud83d', ["a"]),
         ("[NaN,", MISSING),
+        ("[1] is all", [1]),
+        ("[1,, 2]", MISSING),
         ('{"a": {"b": 1, "c', {"a": {"b": 1}}),
     ],
 )
 def test_what_a_text_says_so_far(text: str, data: Any) -> None:
-    assert fed(text).partial() == data
+    assert partial(text) == data
 
 
-def test_when_it_is_time_to_parse() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": "',
+        '{"a":[',
+        '{"a": {',
+        '{"a": null',
+        "[true",
+        "[false",
+        "[0,",
+        '{"a": -1.5e3}',
+        '"x',
+        ' [ "',
+        '{"\\"": "',
+    ],
+)
+def test_what_says_something(text: str) -> None:
+    assert not any(fed(text[:end]).says_something() for end in range(len(text)))
+    assert fed(text).says_something()
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "{}", "[]", '""', "12", "true", "So", '{"a": tru', '{"a": b', "[12", '{"a" "']
+)
+def test_what_says_nothing(text: str) -> None:
+    assert not fed(text).says_something()
+
+
+def test_when_it_is_time_to_look() -> None:
     growing = GrowingJson()
-    assert growing.feed('["')
-    assert growing.feed("x" * (EAGER_CHARS - 2))
-    growing.partial()
+    assert looks(growing, '["', "x" * (EAGER_CHARS - 2)) == [True, True]
     step = EAGER_CHARS // GROWTH
-    assert not growing.feed("x" * (step - 1))
-    assert growing.feed("x")
-    growing.partial()
-    assert not growing.feed("x")
-    assert not growing.feed("]")  # within the string
-    assert growing.feed('"]')  # closed: whatever it is, it is all there is
-    assert len(growing.text) == EAGER_CHARS + step + 4
+    assert looks(growing, "x" * (step - 1), "x", "x") == [False, True, False]
+    assert looks(growing, "]") == [False]  # within the string
+    assert growing.is_unseen
+    assert looks(growing, '"]') == [True]  # closed: whatever it is, it is all there is
+    assert growing.is_over
+    assert not growing.is_unseen
+    assert looks(growing, " ", "x", "]", "x" * 1000) == [False] * 4
+    assert len(growing.text) == EAGER_CHARS + step + 4 + 1003
 
 
-def test_what_is_added_counts_like_what_is_fed() -> None:
+def test_it_is_never_time_where_nothing_may_be_shown() -> None:
+    assert looks(GrowingJson(), "So", " it", ' is. {"a": "x"}', "x" * 1000) == [False] * 4
+    assert looks(GrowingJson(), "1", "2", ",") == [False] * 3
+    assert looks(GrowingJson("{"), '["x', '"]', "x" * 1000) == [False] * 3
     growing = GrowingJson()
-    for piece in ('{"a": "', "\\", '"}', '"', "} "):
-        assert not growing.closed
-        growing.add(piece)
+    assert looks(growing, " ", "\n", "{", '"a"', ": ", "{", "}", " ", "}") == [False] * 5 + [True, True, False, True]
     assert growing.closed
-    assert growing.text == '{"a": "\\"}"} '
+
+
+def test_an_object_that_closes_empty_is_worth_a_look() -> None:
+    assert looks(GrowingJson(), "{", "}") == [False, True]
+    assert looks(GrowingJson(), "[]") == [True]
+
+
+def test_what_grew_since_the_last_look_is_unseen() -> None:
+    growing = GrowingJson()
+    assert not growing.is_unseen
+    looks(growing, '{"a": "x')
+    assert not growing.is_unseen
+    looks(growing, "1")
+    assert growing.is_unseen
+
+
+def test_in_short() -> None:
+    assert in_short({"a": [1]}) == "{'a': [1]}"
+    assert in_short("x" * 100) == "'" + "x" * 79 + "..."

@@ -319,6 +319,27 @@ def test_a_subscriber_that_feeds_the_source_while_it_is_served() -> None:
     assert seen == [(0, a), (10, b), (20, c), (20, retrying()), (30, d)]
 
 
+def test_what_is_fed_back_is_no_reason_to_hurry_if_it_takes_the_place_of_what_leaves() -> None:
+    burst, more = [token("x", index) for index in range(1, 9)], [token("y", index) for index in range(9, 13)]
+    clock = TestScheduler()
+    source: Subject[SamplingEvent] = Subject()
+    times: list[float] = []
+
+    def take(event: SamplingEvent) -> None:
+        times.append(float(clock.clock))
+        if event is burst[1]:
+            for one in more:
+                source.on_next(one)
+
+    source.pipe(EVEN).subscribe(take, scheduler=clock)
+    for one in burst:
+        source.on_next(one)
+    clock.start()
+    # Seven wait from the start, three for each tick; the four that come with the first of these have three ticks more.
+    # After it, eight wait: three for each tick still.
+    assert times == [0, 10, 10, 10, 20, 20, 20, 30, 30, 30, 40, 40]
+
+
 def test_a_subscriber_that_leaves_while_it_is_served() -> None:
     clock = Counting()
     source: Subject[SamplingEvent] = Subject()
@@ -353,6 +374,45 @@ def test_timers_do_not_carry_the_demand_of_whoever_subscribed() -> None:
 
     run_virtual(main())
     assert [demand is None for demand in demands] == [False, True]
+
+
+def test_no_later_tick_has_a_demand_either() -> None:
+    demands: list[Demand | None] = []
+
+    async def main() -> None:
+        source: Subject[SamplingEvent] = Subject()
+        source.pipe(smooth()).subscribe(lambda _: demands.append(current_demand()))
+        with demanding(Demand()):
+            for one in tokens(*"abcd"):
+                source.on_next(one)
+        await asyncio.sleep(1.0)
+
+    run_virtual(main())
+    assert [demand is None for demand in demands] == [False, True, True, True]
+
+
+def test_dispose_cancels_the_timer_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> tuple[list[asyncio.TimerHandle], int]:
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+        call_later: Any = loop.call_later
+
+        def counted(*args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+            timers.append(call_later(*args, **kwargs))
+            return timers[-1]
+
+        monkeypatch.setattr(loop, "call_later", counted)
+        source: Subject[SamplingEvent] = Subject()
+        seen: list[SamplingEvent] = []
+        subscription = source.pipe(smooth()).subscribe(seen.append)
+        for one in tokens("a", "b"):
+            source.on_next(one)
+        subscription.dispose()
+        return timers, len(seen)
+
+    timers, count = run_virtual(main())
+    assert count == 1
+    assert [timer.cancelled() for timer in timers] == [True]
 
 
 def test_without_a_scheduler_it_runs_on_the_running_loop() -> None:

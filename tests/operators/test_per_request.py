@@ -13,13 +13,14 @@ from reactivex.testing import ReactiveTest, TestScheduler
 
 from rx_sampler.events import SamplingEvent
 from rx_sampler.operators.accumulate import accumulate
+from rx_sampler.operators.arguments import partial_arguments
 from rx_sampler.operators.lines import lines, sentences
 from rx_sampler.operators.outcome import commit_on, unwrap
 from rx_sampler.operators.pacing import smooth
 from rx_sampler.operators.per_request import each_request
 from rx_sampler.operators.structured import partial_json
 from rx_sampler.operators.think_tags import split_think_tags
-from rx_sampler.operators.tools import partial_arguments, tool_calls
+from rx_sampler.operators.tools import tool_calls
 from rx_sampler.stage import Machine
 
 from .assembling import completed, failed, run, started, token

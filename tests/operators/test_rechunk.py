@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from reactivex.subject import Subject
@@ -102,6 +103,17 @@ NO_CONTENT: list[SamplingEvent] = [
 def test_what_is_no_content_cuts_nothing(event: SamplingEvent) -> None:
     out = run(pairs, [first(ts=1.0), token("a", 1), event, token("b", 2, ts=3.0)])
     assert out == [event, first(ts=3.0), token("ab", 1, ts=3.0)]
+
+
+def test_new_tokens_are_of_the_turn_of_the_old_ones() -> None:
+    events: list[SamplingEvent] = [first(ts=1.0), token("abc", 1), completed("abc", ts=2.0)]
+    out = run(pairs, [replace(event, turn=3) for event in events])
+    assert [(event.kind, event.turn) for event in out] == [
+        ("first_token", 3),
+        ("channel_token", 3),
+        ("channel_token", 3),
+        ("completed", 3),
+    ]
 
 
 def test_choices_are_cut_apart() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pytest
+import reactivex as rx
 from counted_calls import calls_during
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
+from reactivex import operators as ops
 from typing_extensions import TypedDict
 
 from rx_sampler.events import SamplingEvent
@@ -20,7 +24,8 @@ from rx_sampler.operators import growing_json
 from rx_sampler.operators.structured import MAX_ERROR_CHARS, PartialJson, partial_json
 
 from .assembling import MOST, answer, completed, failed, retrying, run, token
-from .test_tools import JSON, cut_at, grows
+from .test_arguments import grows
+from .test_tools import JSON, cut_at
 
 
 class City(BaseModel):
@@ -45,6 +50,12 @@ class Point:
 def values(model: type[Any], pieces: list[str]) -> list[Any]:
     """The values shown before the end."""
     return [one.value for one in run(partial_json(model), answer(pieces)[:-1])]
+
+
+def new_values(model: type[Any], pieces: list[str]) -> list[Any]:
+    """Those that are not the ones before."""
+    seen = values(model, pieces)
+    return [value for place, value in enumerate(seen) if not place or value != seen[place - 1]]
 
 
 def last(model: type[Any], text: str) -> PartialJson[Any]:
@@ -163,20 +174,122 @@ def test_the_end_of_such_a_string_shows_its_value_though_the_data_is_the_same() 
 
 
 def test_half_an_escape_takes_no_value_back() -> None:
-    pieces = ['{"name": "x", "streets": ["a', "\\", "n", "\\ud83d", "\\ude", "00", "\\\\", "\\u00", '41"']
+    pieces = ['{"name": "x", "streets": ["a', "\\", "n", "\\ud83d", "\\u", "de00", "\\\\", "\\u00", '41"']
     streets = ["a", "a\n", "a\n\U0001f600", "a\n\U0001f600\\", "a\n\U0001f600\\A"]
-    assert [value.streets for value in values(City, pieces)] == [[one] for one in streets]
+    assert [value.streets for value in new_values(City, pieces)] == [[one] for one in streets]
 
 
 def test_a_string_at_its_greatest_length_keeps_what_was_shown() -> None:
     class Short(BaseModel):
         note: str = Field(default="", max_length=4)
 
-    assert [value.note for value in values(Short, ['{"note": "a', "b", "c", "d", '"'])] == ["a", "ab", "abc", "abcd"]
+    pieces = ['{"note": "a', "b", "c", "d", '"']
+    assert [value.note for value in values(Short, pieces)] == ["a", "ab", "abc", "abcd", "abcd"]
 
 
-def test_a_value_that_was_valid_stays_while_the_next_part_is_not() -> None:
-    assert values(City, ['{"name": "x", "people": "m', "any", '", "streets": ["A"']) == [City(name="x")] * 3
+def test_there_is_no_value_while_a_part_is_not_valid_and_who_wants_the_last_filters() -> None:
+    pieces = ['{"name": "x", "people": "m', "any", '", "streets": ["A"']
+    assert values(City, pieces) == [City(name="x"), City(name="x"), None]
+
+    class Country(BaseModel):
+        name: str
+        capital: City | None = None
+
+    pieces = ['{"name": "x', '", "capital": {', '"people": 1, ', '"name": "y']
+    whole = Country(name="x", capital=City(name="y", people=1))
+    assert values(Country, pieces) == [Country(name="x"), None, None, whole]
+    held: list[Any] = []
+    source = rx.from_iterable(answer(pieces)[:-1])
+    source.pipe(partial_json(Country), ops.filter(lambda one: one.value is not None)).subscribe(held.append)
+    assert [one.value for one in held] == [Country(name="x"), whole]
+
+
+# -- the snapshots
+
+
+def test_a_snapshot_is_parsed_when_it_is_read_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = _parses(monkeypatch)
+    first, second = run(partial_json(City), answer(['{"name":"x', "y"])[:-1])
+    assert parsed == []
+    assert (second.request_id, second.attempt, second.complete, second.error) == ("r", 1, False, None)
+    assert parsed == []
+    assert second.data is second.data
+    assert (second.data, len(parsed)) == ({"name": "xy"}, 1)
+    assert second.value is second.value
+    assert (second.value, len(parsed)) == (City(name="xy"), 1)
+    assert (first.data, first.value) == ({"name": "x"}, City(name="x"))  # whatever came since
+
+
+def test_the_order_of_reading_makes_no_difference() -> None:
+    pieces = ['{"name": "a', 'b", "kind": "tow', 'n", "streets": ["c', '", "d"], "people": 1', "}"]
+    forth = run(partial_json(City), answer(pieces))
+    back = run(partial_json(City), answer(pieces))
+    seen = [(one.value, one.data) for one in reversed(back)]
+    assert [(one.value, one.data) for one in forth] == seen[::-1]
+
+
+def test_snapshots_are_equal_if_what_they_say_is() -> None:
+    one, same, other = run(partial_json(City), answer(['{"name":"x', '"', ', "streets": []'])[:-1])
+    assert one == same
+    assert one != other
+    assert one == PartialJson("r", 1, {"name": "x"}, City(name="x"), False, None)
+    assert one != PartialJson("r", 1, {"name": "x"}, City(name="x"), True, None)
+    assert one != {"name": "x"}
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+    out: list[Any] = []
+    source = rx.from_iterable(answer(['{"name":"x', '"', ', "streets": []', "}"]))
+    source.pipe(partial_json(City), ops.distinct_until_changed()).subscribe(out.append)
+    assert [(one.data, one.complete) for one in out] == [
+        ({"name": "x"}, False),
+        ({"name": "x", "streets": []}, False),
+        ({"name": "x", "streets": []}, True),
+    ]
+
+
+def test_a_snapshot_can_be_copied_and_pickled() -> None:
+    for one in run(partial_json(City), answer(['{"name":"x', '"}'])):
+        for made in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one))):  # noqa: S301  # our own
+            assert type(made) is PartialJson
+            assert made == one
+
+
+def test_a_snapshot_shows_what_it_says_in_short() -> None:
+    (one,) = run(partial_json(list[str]), answer(['["x'])[:-1])
+    assert repr(one) == "PartialJson('r', attempt=1, data=['x'], value=['x'], complete=False, error=None)"
+    (long,) = run(partial_json(list[str]), answer(['["' + "x" * 1000])[:-1])
+    assert len(repr(long)) < 300
+
+
+def test_what_turns_out_to_be_no_json_has_no_data() -> None:
+    out = run(partial_json(City), answer(['{"name": "x', '", name', ": 1", "}"]))
+    assert [(one.data, one.value, one.complete) for one in out] == [
+        ({"name": "x"}, City(name="x"), False),
+        (None, None, False),
+        (None, None, False),
+        (None, None, False),
+        (None, None, True),
+    ]
+    assert (out[-1].error or "").startswith("not JSON: ")
+
+
+def test_what_stands_behind_the_json_changes_nothing_until_the_end() -> None:
+    out = run(partial_json(list[int]), answer(["[1, 2] I", " hope", " it helps"]))
+    assert [(one.value, one.complete) for one in out] == [([1, 2], False)] * 3 + [(None, True)]
+    out = run(partial_json(list[int]), answer(["[1, 2]", " I hope", " it helps"]))
+    assert [(one.value, one.complete) for one in out] == [([1, 2], False), (None, True)]
+
+
+@pytest.mark.parametrize("pieces", [["12", "3"], ["tr", "ue"], ["nu", "ll"], ["So", " it is."]])
+def test_a_bare_number_or_word_comes_at_the_end(pieces: list[str]) -> None:
+    anything: Any = int | bool | str | None
+    out: list[PartialJson[Any]] = run(partial_json(anything), answer(pieces))
+    (only,) = out
+    assert only.complete
+
+
+def test_a_bare_string_grows() -> None:
+    assert values(str, ['"', "a", '\\n"']) == ["a", "a\n"]
 
 
 # -- the verdict
@@ -238,8 +351,8 @@ def test_nothing_shown_is_taken_back(value: Any, escaped: bool, places: list[int
     assert (out[-1].data, out[-1].complete) == (value, True)
     for before, after in pairwise(out):
         assert grows(before.data, after.data)
-        if before.value is not None and after.error is None:
-            assert grows(before.value, after.value)
+    shown = [one.value for one in out if one.value is not None]
+    assert all(grows(before, after) for before, after in pairwise(shown))
 
 
 @given(st.text(max_size=8), st.integers(), st.lists(st.text(max_size=5), max_size=4), st.lists(st.integers(0, 1000)))
@@ -255,18 +368,12 @@ def test_a_model_only_grows(name: str, people: int, streets: list[str], places: 
 # -- cost
 
 
-def _stream(n: int) -> list[SamplingEvent]:
-    return answer(['["', *['x","'] * n, '"]'])
+def _stream(n: int, piece: str = 'x","') -> list[SamplingEvent]:
+    return answer(['["', *[piece] * n, '"]'])
 
 
-def test_calls_are_linear_in_the_tokens() -> None:
-    operator = partial_json(list[str])
-    run(operator, _stream(3))
-    few, many = (calls_during(lambda n=n: run(operator, _stream(n))) for n in (2000, 20_000))
-    assert many <= MOST * few
-
-
-def test_parsed_characters_are_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+def _parses(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of what is parsed as data before the end."""
     parsed: list[int] = []
     from_json = growing_json.from_json
 
@@ -275,10 +382,37 @@ def test_parsed_characters_are_linear(monkeypatch: pytest.MonkeyPatch) -> None:
         return from_json(text, **options)
 
     monkeypatch.setattr(growing_json, "from_json", counting)
+    return parsed
+
+
+@pytest.mark.parametrize("piece", ['x","', "x", '",{"b":1},"', "]", '\\"]'])
+def test_calls_are_linear_in_the_tokens(piece: str) -> None:
+    operator = partial_json(list[Any])
+    run(operator, _stream(3))
+    few, many = (calls_during(lambda n=n: run(operator, _stream(n, piece))) for n in (2000, 20_000))
+    assert many <= MOST * few
+
+
+def test_to_read_each_snapshot_is_linear(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = _parses(monkeypatch)
     totals: list[int] = []
     for n in (10_000, 100_000):
         parsed.clear()
-        run(partial_json(list[str]), _stream(n))
+        assert all(one.data for one in run(partial_json(list[str]), _stream(n)))
         totals.append(sum(parsed))
     assert totals[1] <= MOST * totals[0]
     assert totals[1] <= 34 * 4 * 100_000 + 64 * 256
+
+
+def test_a_long_string_is_validated_once_for_each_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    validated: list[str] = []
+    validate_json: Any = cast("Any", TypeAdapter).validate_json
+
+    def counting(self: Any, text: str, **options: Any) -> Any:
+        validated.append(text)
+        return validate_json(self, text, **options)
+
+    monkeypatch.setattr(TypeAdapter, "validate_json", counting)
+    out = run(partial_json(City), answer(['{"name": "', *["x"] * 200])[:-1])
+    assert [one.value for one in out][-1] == City(name="x" * 200)
+    assert len(validated) == len(out) + 2  # and once with any string, once without it

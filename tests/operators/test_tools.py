@@ -1,12 +1,9 @@
-"""`tool_calls` and `partial_arguments`: which calls, when, each once, and at what cost."""
+"""`tool_calls`: which calls, when, each once, and at what cost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from itertools import accumulate as running
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from counted_calls import calls_during
@@ -15,8 +12,9 @@ from hypothesis import strategies as st
 
 from rx_sampler.conversation import JsonObject
 from rx_sampler.events import SamplingEvent
-from rx_sampler.operators import growing_json, tools
-from rx_sampler.operators.tools import FinishedToolCall, PartialArguments, partial_arguments, tool_calls
+from rx_sampler.operators import tools
+from rx_sampler.operators.open_calls import whole_object
+from rx_sampler.operators.tools import FinishedToolCall, tool_calls
 
 from .assembling import MOST, call, completed, delta, every_cut, failed, retrying, run, token
 
@@ -173,83 +171,6 @@ def test_any_object_cut_anywhere_comes_with_its_last_brace(value: JsonObject, es
     assert numbered(run(tool_calls(early=True), events)) == [(0, 0, text)]
 
 
-# -- arguments while they are written
-
-
-def shown(pieces: list[str], *rest: SamplingEvent) -> list[tuple[JsonObject, bool]]:
-    events = [delta(id="c", name="f"), *(delta(piece) for piece in pieces), *rest]
-    return [(one.arguments, one.complete) for one in run(partial_arguments(), events)]
-
-
-def test_arguments_grow() -> None:
-    pieces = ["{", '"city"', ': "Par', "is", '", "days"', ": 1", "2", ', "now": tr', "ue", "}", " "]
-    assert shown(pieces) == [
-        ({"city": "Par"}, False),
-        ({"city": "Paris"}, False),
-        ({"city": "Paris", "days": 12}, False),
-        ({"city": "Paris", "days": 12, "now": True}, False),
-        ({"city": "Paris", "days": 12, "now": True}, True),
-    ]
-
-
-def test_it_says_whose_arguments_they_are() -> None:
-    events = [delta('{"a":"x', id="c", name="f", index=2, choice=1, of="s", attempt=3)]
-    assert run(partial_arguments(), events) == [PartialArguments("s", 3, 2, 1, "c", "f", {"a": "x"}, False)]
-
-
-def test_calls_without_arguments_are_complete_at_the_end() -> None:
-    assert shown([]) == []
-    assert shown([], completed(call("{}"))) == [({}, True)]
-    assert shown(["{}"], completed(call("{}"))) == [({}, True)]
-
-
-def test_what_is_cut_is_shown_and_never_complete() -> None:
-    assert shown(['{"a":"x'], failed()) == [({"a": "x"}, False)]
-    assert shown(['{"a":"x'], completed(call('{"a":"x', complete=False))) == [({"a": "x"}, False)]
-
-
-def test_free_text_and_lists_show_nothing() -> None:
-    assert shown(["do it"], completed(call("do it", custom=True))) == []
-    assert shown(["[1, 2]"], completed(call("[1, 2]", complete=False))) == []
-
-
-def test_a_retry_begins_anew() -> None:
-    events = [delta('{"a":1,', id="c", name="f"), retrying(), delta('{"a":1,', id="c", name="f", attempt=2)]
-    assert [(one.attempt, one.arguments) for one in run(partial_arguments(), events)] == [(1, {"a": 1}), (2, {"a": 1})]
-
-
-def test_the_end_shows_what_growth_did_not() -> None:
-    # Beyond 256 characters a single one is no reason to parse; the end is.
-    head = '{"a":"' + "x" * 4000
-    assert shown([head, "y"]) == [({"a": "x" * 4000}, False)]
-    assert shown([head, "y"], failed())[-1] == ({"a": "x" * 4000 + "y"}, False)
-    assert shown([head, "y", '"}'])[-1] == ({"a": "x" * 4000 + "y"}, True)
-
-
-def grows(before: Any, after: Any) -> bool:
-    """Whether `after` only adds to `before`."""
-    kind = before.__class__
-    if kind is not after.__class__:
-        return False
-    if kind is str:
-        return after.startswith(before)
-    if kind is list:
-        return len(before) <= len(after) and all(map(grows, before, after))
-    if kind is dict:
-        return all(key in after and grows(before[key], after[key]) for key in before)
-    return before == after
-
-
-@given(OBJECTS, st.booleans(), st.lists(st.integers(0, 1000), max_size=12))
-def test_nothing_shown_is_taken_back(value: JsonObject, escaped: bool, places: list[int]) -> None:
-    text = json.dumps(value, ensure_ascii=escaped)
-    out = shown(cut_at(text, places))
-    assert out[-1] == (value, True)
-    assert all(not complete for _, complete in out[:-1])
-    for (before, _), (after, _) in pairwise(out):
-        assert grows(before, after)
-
-
 # -- cost
 
 
@@ -258,43 +179,21 @@ def _arguments(n: int, fragment: str = 'x","') -> list[SamplingEvent]:
 
 
 @pytest.mark.parametrize("fragment", ['x","', '",{"b":1},"', "}", '\\"}'])
-@pytest.mark.parametrize("make", [tool_calls, lambda: tool_calls(early=True), partial_arguments])
-def test_calls_are_linear_in_the_fragments(make: Callable[[], Any], fragment: str) -> None:
-    run(make(), _arguments(3, fragment))
-    # From where the eager parses of the beginning no longer show.
-    few, many = (calls_during(lambda n=n: run(make(), _arguments(n, fragment))) for n in (2000, 20_000))
+@pytest.mark.parametrize("early", [False, True])
+def test_calls_are_linear_in_the_fragments(early: bool, fragment: str) -> None:
+    run(tool_calls(early), _arguments(3, fragment))
+    few, many = (calls_during(lambda n=n: run(tool_calls(early), _arguments(n, fragment))) for n in (1000, 10_000))
     assert many <= MOST * few
-
-
-def test_parsed_characters_are_linear(monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed: list[int] = []
-    from_json = growing_json.from_json
-
-    def counting(text: str, **options: Any) -> Any:
-        parsed.append(len(text))
-        return from_json(text, **options)
-
-    monkeypatch.setattr(growing_json, "from_json", counting)
-    totals: list[int] = []
-    for n in (20_000, 200_000):
-        parsed.clear()
-        run(partial_arguments(), _arguments(n))
-        totals.append(sum(parsed))
-    assert totals[1] <= MOST * totals[0]
-    # And no more than is promised: some 33 times the text, and the eager start.
-    length = sum(map(len, ['{"a":["', *['x","'] * 200_000, '"]}']))
-    assert totals[1] <= 34 * length + sum(running([4] * 64))
 
 
 def test_early_arguments_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    json_object = tools.json_object
 
     def counting(text: str) -> JsonObject | None:
         parsed.append(text)
-        return json_object(text)
+        return whole_object(text)
 
-    monkeypatch.setattr(tools, "json_object", counting)
+    monkeypatch.setattr(tools, "whole_object", counting)
     events = [delta(id="c", name="f"), delta('{"a":{'), *[delta('"b":{},')] * 50, delta('"c":{}}}')]
     assert len(run(tool_calls(early=True), [token("x", 1), *events, *[delta(" ")] * 50])) == 1
     assert len(parsed) == 1
