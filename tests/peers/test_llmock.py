@@ -6,12 +6,12 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import SecretStr
 
-from rx_sampler import Sampler, SamplerConfig, SamplingError, SamplingErrorKind, SamplingRequest, ToolSpec, UserItem
+from rx_sampler import Sampler, SamplingError, SamplingErrorKind, SamplingRequest, ToolSpec, UserItem
 
 from .answers import BACKENDS, Answer, unstreamed
-from .streams import ONCE, completed, failed
+from .llmocks import config_of, script
+from .streams import completed, failed
 
 if TYPE_CHECKING:
     from llmock.testing import LLMockServer
@@ -38,18 +38,6 @@ def mock(running: LLMockServer) -> Generator[LLMockServer]:
     running.state.reset()
     yield running
     running.state.reset()
-
-
-def config_of(mock: LLMockServer, backend: str, **fields: Any) -> SamplerConfig:
-    base = mock.base_url("anthropic") + "/v1" if backend == "messages" else mock.base_url("openai")
-    return SamplerConfig(backend=backend, base_url=base, model="toy", api_key=SecretStr("k"), retry=ONCE, **fields)
-
-
-def script(mock: LLMockServer, *behaviors: dict[str, Any]) -> None:
-    """Queue behaviours, given as its HTTP API takes them; each serves one request unless it says `times`."""
-    from llmock.scenarios import behavior_from_dict
-
-    mock.state.scenarios.add(*(behavior_from_dict(behavior) for behavior in behaviors))
 
 
 def says(text: str = SAID) -> dict[str, Any]:

@@ -28,6 +28,7 @@ GAIN = 0.5  # logits: the successor gets WIDTH * GAIN = 32, the others some 4 on
 # A cue, then what follows it, one token each. No token may stand in two places: a chain has no memory. Byte tokens
 # spell characters that the server must not send in halves.
 TEXT_CUE, LOOP_CUE, STORY_CUE, CALL_CUE = "<|text|>", "<|loop|>", "<|story|>", "<|tools|>"
+BOTH_CUE, PLAN_CUE = "<|both|>", "<|plan|>"
 THINK, END_THINK = "<think>", "</think>"
 CALL, END_CALL = "<tool_call>", "</tool_call>"
 END = "</s>"
@@ -40,11 +41,24 @@ SCRIPTS: Mapping[str, list[str]] = {
     CALL_CUE: ["Looking", "▁it", "▁up.", CALL, "\n", "{", '"', "<0x6E>"],
     # Between the tags the server's grammar leaves little choice; these links end a number, the object and the call.
     ":": ["3", "}", END_CALL, END],
+    # Whole phrases as tokens: a chain that passed the tokens of a tag twice would go round for ever.
+    BOTH_CUE: [
+        "Both▁at▁once.",
+        *('<tool_call>\n{"name":▁"fore', 'cast",▁"arguments":▁{"place":', '▁"Oslo"}}\n</tool_call>'),
+        *('\n<tool_call>\n{"name":▁"clock",', '▁"arguments":▁{}}\n</tool_call>'),
+        END,
+    ],
+    PLAN_CUE: [
+        *("<think>Ask", "▁the", "▁sky.</think>"),
+        *('<tool_call>\n{"name":▁"forecast",', '▁"arguments":▁{"place":▁"Rome"}', "}\n</tool_call>"),
+        END,
+    ],
 }
 TEXT = "Hello from a tiny model: café, 漢字, 🚀 and ☂."
 REASONING, ANSWER = "Someone asks. Think twice.", "The answer is 42."
 LOOP = ["round", " and round", " we", " go,"]
 PREAMBLE = "Looking it up."
+BOTH, PLAN = "Both at once.", "Ask the sky."
 STORY = "Once upon\nQuestion: why?"
 
 _PLAIN = """\
@@ -86,6 +100,36 @@ TOOLS_TEMPLATE = (
 {%- if add_generation_prompt -%}"""
     + CALL_CUE
     + "{%- endif -%}\n"
+)
+
+# Each message is told apart, its ids included, so that the rendered prompt says what the server understood. What is
+# said last decides: a result is answered in words; other words call for one tool, for two, for a thought and a tool.
+_TURNS = """\
+{{ bos_token }}
+{%- for tool in tools or [] %}{{ tool | tojson }}
+{% endfor -%}
+{%- for message in messages %}
+[{{ message.role }}{% if message.tool_call_id %} {{ message.tool_call_id }}{% endif %}]
+{%- if message.role == 'assistant' and message.reasoning_content -%}
+<think>{{ message.reasoning_content }}</think>
+{%- endif -%}
+{{- message.content or '' }}
+{%- for call in message.tool_calls or [] %}<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor %}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{%- set last = messages[-1] -%}
+{%- if last.role == 'tool' -%} TEXT {%- elif 'weather' in last.content -%} CALL {%- elif 'both' in last.content -%} BOTH
+{%- elif 'plan' in last.content -%} PLAN {%- else -%} TEXT {%- endif -%}
+{%- endif -%}
+"""
+TURNS_TEMPLATE = (
+    _TURNS.replace(" TEXT ", TEXT_CUE)
+    .replace(" CALL ", CALL_CUE)
+    .replace(" BOTH\n", BOTH_CUE)
+    .replace(" PLAN ", PLAN_CUE)
 )
 
 
