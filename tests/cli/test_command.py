@@ -276,7 +276,9 @@ async def test_a_function_of_the_current_directory_is_run_and_its_result_shown(t
 async def test_the_events_of_all_turns_are_lines_of_json(tmp_path: Path, backend: str) -> None:
     (tmp_path / "my_tools.py").write_text(TOOLS)
     outcome = await run(
-        *("ask", "Rain?", "--simulate", "--events", "--backend", backend, "--tool", "my_tools:fails"), cwd=tmp_path
+        *("ask", "Rain?", "--simulate", "--events", "--backend", backend, "--tool", "my_tools:fails"),
+        *("--max-tokens", "16"),
+        cwd=tmp_path,
     )
     assert outcome.code == 0, outcome.err
     events = [event_from_json(line) for line in outcome.out.splitlines()]
